@@ -86,7 +86,7 @@ func TestAPauseTellsByWhomAndSinceWhen(t *testing.T) {
 	rows, order := i.lanes()
 	require.Len(t, order, 5)
 	require.Equal(t, "*", order[0])
-	require.ElementsMatch(t, []string{before.Lane, paused.Lane}, order[1:3], "what is paused comes first")
+	require.ElementsMatch(t, []string{before.Lane, paused.Lane}, order[1:3], "paused lanes come first")
 	for _, lane := range order[3:] {
 		require.Equal(t, w.receiver.URL(0), rows[lane].URL, "between two rungs too")
 		require.Equal(t, []string{"paused", "all", nightName()}, []string{rows[lane].State, rows[lane].Why, rows[lane].By})

@@ -222,7 +222,7 @@ func TestCallersWakeTheRelayOnlyWhileItSleeps(t *testing.T) {
 	state, err = o.State(t.Context())
 	require.NoError(t, err)
 	require.True(t, state.Asleep)
-	require.True(t, state.Due, "what came before it slept is found by looking once more")
+	require.True(t, state.Due, "a second query finds the deliveries that came before it slept")
 	publish(t, caller, "b", `{"topic":"t"}`)
 	require.NoError(t, o.Wait(t.Context(), long))
 	require.Equal(t, ear, mustCount(t, caller, listening), "a wait that ends keeps its connection")

@@ -80,7 +80,7 @@ func TestALookSkipsNoLaneWhileOthersGo(t *testing.T) {
 	require.NoError(t, err)
 	reported := map[dispatcher.DeliveryID]bool{}
 	for _, d := range rec.Deliveries {
-		require.False(t, reported[d.ID], "%s is told twice", d.ID)
+		require.False(t, reported[d.ID], "%s is reported twice", d.ID)
 		reported[d.ID] = true
 	}
 	for _, id := range ids[40:] {

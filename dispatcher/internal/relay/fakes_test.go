@@ -30,7 +30,7 @@ type fakeOutbox struct {
 	notified  chan struct{}
 	err       error                           // of all calls
 	refuses   func([]dispatcher.RowFate) bool // a batch that is refused
-	batches   []int                           // sizes of what was carried
+	batches   []int                           // sizes of the batches
 	busy      bool
 	oldestAge int64
 }

@@ -101,7 +101,7 @@ var (
 	}
 )
 
-// ascii writes all characters but those of ASCII as escapes.
+// ascii escapes each character outside ASCII.
 func ascii(text string) string {
 	var out []byte
 	for _, r := range text {

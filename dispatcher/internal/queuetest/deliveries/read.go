@@ -224,7 +224,7 @@ var ReadCases = []rig.Case{
 		require.GreaterOrEqual(r, lanes[49].Waiting, 1)
 		r.LimitAs("l05", dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "ops"}, false)
 		lanes = r.Stats().Lanes
-		require.Equal(r, r.LaneState("l05"), lanes[0], "what is paused comes first")
+		require.Equal(r, r.LaneState("l05"), lanes[0], "paused lanes come first")
 		require.Equal(r, "ops", lanes[0].By)
 		require.EqualValues(r, "most", lanes[1].Lane)
 	}},

@@ -58,7 +58,7 @@ func TestAFullDiskOfRedisIsReportedAsAFullDisk(t *testing.T) {
 	r.answer <- struct{}{}
 	require.Equal(t, "refused", r.await(t))
 	require.NoError(t, p.end())
-	require.Equal(t, 1, strings.Count(log.String(), "store refuses changes"))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="store refuses changes"`))
 	require.Contains(t, log.String(), "the disk of Redis is full")
 	require.NotContains(t, log.String(), "store lost")
 }

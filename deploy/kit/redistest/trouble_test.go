@@ -102,6 +102,23 @@ func TestLosePower(t *testing.T) {
 	})
 }
 
+// With appendfsync everysec a server keeps writes in its memory while an fsync takes long.
+func TestRestartKeepsWhatTheServerHasNotWrittenYet(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartOnDisk(t, 500*millisecond)
+	client := newTestClient(t, s.URL())
+	n := 0
+	require.Eventually(t, func() bool {
+		n++
+		require.NoError(t, client.Set(t.Context(), fmt.Sprint(n), n, 0).Err())
+		waits, err := s.Info(t.Context(), "persistence", "aof_buffer_length")
+		require.NoError(t, err)
+		return waits != "0"
+	}, patience, millisecond)
+	s.Restart()
+	require.Equal(t, int64(n), newTestClient(t, s.URL()).DBSize(t.Context()).Val())
+}
+
 func TestKnows(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"real": redistest.Start(t).URL(), "mini": redistest.StartMini(t).URL()} {

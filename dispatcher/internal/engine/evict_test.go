@@ -28,7 +28,7 @@ func TestAFloodThatFindsNoRoomIsNotTrimmedForEachTime(t *testing.T) {
 		}
 		require.LessOrEqual(t, r.queue.count("trim"), 7)
 		require.GreaterOrEqual(t, r.queue.count("trim"), 5)
-		require.Equal(t, 1, strings.Count(r.log.String(), "store full"))
+		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store full"`))
 		require.NotContains(t, r.log.String(), "store lost", "it does answer")
 		r.queue.set(func() { r.queue.old = 10 }) // some work has ended
 		pass(time.Second)

@@ -68,7 +68,7 @@ func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
 		_, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
 		pass(beats.Every)
-		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store lost"`))
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(2 * outage.Calm)
 		require.Equal(t, 1, strings.Count(r.log.String(), "store back"))
@@ -86,7 +86,7 @@ func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
 			_, err := r.Publish(t.Context(), messages("m", 1))
 			require.NoError(t, err)
 			pass(2 * outage.Calm)
-			require.Equal(t, n+1, strings.Count(r.log.String(), "store lost"))
+			require.Equal(t, n+1, strings.Count(r.log.String(), `msg="store lost"`))
 			require.Equal(t, n+1, strings.Count(r.log.String(), "store back"))
 		}
 		r.stop(t)
@@ -101,7 +101,7 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 		pass(beats.Every / 2)
 		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		pass(10 * time.Minute) // guards too, which have partitions trimmed
-		require.Equal(t, 1, strings.Count(r.log.String(), "store lost"))
+		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store lost"`))
 		require.NotContains(t, r.log.String(), "store back")
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(2 * outage.Calm)

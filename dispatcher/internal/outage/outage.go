@@ -12,7 +12,8 @@ import (
 )
 
 // Log logs once that the store can't be reached, and once that it is back, because every loop
-// sees the same fault many times a second.
+// sees the same fault many times a second. While the outage lasts, it logs the last error once a
+// minute, because the first one may be of another kind than those that follow.
 //
 // One call without a reply is no proof: it may have been too large, or its connection dead. So
 // an outage is logged at the second such call, unless another call had a reply in between. The
@@ -41,8 +42,9 @@ type Log struct {
 	wary       bool       // the logged end was wrong, or could be
 	proven     bool       // the outage was logged
 	errors     int
-	first      string // stage of the first failure
-	err        error  // the first failure
+	first      string    // stage of the first failure
+	err        error     // the first failure
+	lastLine   time.Time // of this outage
 
 	alone  time.Time // time of the last line about a single call without a reply; zero: never
 	missed int       // number of such calls after it
@@ -54,6 +56,9 @@ const Calm = 10 * time.Second
 
 // aloneEvery is the time between two lines about single calls without a reply.
 const aloneEvery = time.Minute
+
+// continuesEvery is the time between two lines about an outage that lasts.
+const continuesEvery = time.Minute
 
 // New returns a Log of a store. It logs down when the store is lost, and up when it is back.
 func New(log *slog.Logger, down, up string) *Log {
@@ -80,15 +85,18 @@ func (t *Log) Report(stage string, err error) {
 		t.wary = some || !t.lastLogged.IsZero() && now.Sub(t.lastLogged) < Calm
 		t.since, t.last, t.errors, t.first, t.err = now, now, 1, stage, err
 		if t.proven = !unanswered(err); t.proven {
-			t.logOutage(stage, failed, rest)
+			t.logOutage(now, stage, failed, rest)
 		}
 	case err != nil:
 		t.wary = t.wary || some
 		t.last = now
 		t.errors++
-		if !t.proven {
+		switch {
+		case !t.proven:
 			t.proven = true
-			t.logOutage(stage, failed, rest)
+			t.logOutage(now, stage, failed, rest)
+		case now.Sub(t.lastLine) >= continuesEvery:
+			t.logContinues(now, stage, err)
 		}
 	case !t.wary || now.Sub(t.last) >= Calm:
 		if t.proven {
@@ -137,19 +145,36 @@ func (t *Log) single(now time.Time) {
 	t.alone, t.missed = now, 0
 }
 
-// logOutage logs an outage: if only parts of the store failed, their number and one reason.
-func (t *Log) logOutage(stage string, failed *dispatcher.Degraded, rest error) {
+// logOutage logs an outage: if only parts of the store failed, their number and one reason. mu
+// is locked.
+func (t *Log) logOutage(now time.Time, stage string, failed *dispatcher.Degraded, rest error) {
+	t.lastLine = now
+	why := cause(failed, rest)
+	t.hear(why)
+	attrs := []any{"stage", stage, "err", why}
+	if rest == nil {
+		attrs = []any{"stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why}
+	}
+	t.log.Error(t.down, attrs...)
+}
+
+// logContinues logs that an outage lasts, with its last error. mu is locked.
+func (t *Log) logContinues(now time.Time, stage string, err error) {
+	t.lastLine = now
+	t.log.Error("outage continues", "outage", t.down, "stage", stage, slog.Float64("lasted_s", now.Sub(t.since).Round(time.Millisecond).Seconds()),
+		"errors", t.errors, "err", cause(Split(err)))
+}
+
+// cause returns the error of the whole store, or of one of the parts that failed.
+func cause(failed *dispatcher.Degraded, rest error) error {
 	if rest != nil {
-		t.hear(rest)
-		t.log.Error(t.down, "stage", stage, "err", rest)
-		return
+		return rest
 	}
 	why := failed.Errs[0]
 	if inner, _ := Split(why); inner != nil {
 		why = inner.Errs[0]
 	}
-	t.hear(why)
-	t.log.Error(t.down, "stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why)
+	return why
 }
 
 func (t *Log) hear(why error) {

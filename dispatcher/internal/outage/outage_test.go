@@ -55,6 +55,29 @@ func TestAFaultIsToldOnceAndItsEndOnce(t *testing.T) {
 	})
 }
 
+func TestAnOutageThatContinuesIsLoggedOnceAMinuteWithItsLastError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLog()
+		l.Report("beat", dispatcher.ErrUnavailable)
+		password := fmt.Errorf("%w: WRONGPASS", dispatcher.ErrUnavailable)
+		for range 150 {
+			time.Sleep(time.Second)
+			l.Report("claim", some(1, 2, errors.Join(password)))
+		}
+		require.Equal(t, 1, l.count(`msg="store lost"`))
+		require.Equal(t, 2, l.count("WRONGPASS"))
+		require.Equal(t, 1, l.count(`msg="outage continues" outage="store lost" stage=claim lasted_s=60 errors=61 err="`))
+		require.Equal(t, 1, l.count("lasted_s=120 errors=121"))
+		time.Sleep(outage.Calm)
+		l.Report("claim", nil)
+		require.Equal(t, 1, l.count("took_s=160 errors=151"))
+		time.Sleep(time.Hour)
+		l.Report("claim", password)
+		l.Report("claim", password)
+		require.Equal(t, 2, l.count("outage continues"), "another outage has a minute of its own")
+	})
+}
+
 func TestOneCallThatTookTooLongProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLog()

@@ -120,9 +120,11 @@ func findPage(v *visitor) {
 	v.hooks["?status=dead&status=retrying"] = pageHook{after: func(output string) { require.Contains(v.t, output, `"data":[]`) }}
 }
 
-// pastePrinted runs the calls that dev has printed.
+// pastePrinted runs the calls that dev prints. It may be ready before it has printed them all.
 func (v *visitor) pastePrinted() {
 	v.t.Helper()
+	_, err := v.daemon.Line(v.ctx, "Attempts, as they are made")
+	require.NoError(v.t, err)
 	printed := v.daemon.Output.String()
 	require.Equal(v.t, 3, strings.Count(printed, "  curl "))
 	for _, call := range strings.Split(printed, "\n  curl ")[1:] {

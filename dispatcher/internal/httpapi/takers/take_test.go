@@ -312,15 +312,15 @@ func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(300 * time.Millisecond):
+		case <-time.After(1500 * time.Millisecond):
 			return []dispatcher.Given{given("text/plain", "hi")}, nil
 		}
 	}
 	srv := httptest.NewUnstartedServer(apitest.New(t, f))
-	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	srv.Config.ReadTimeout, srv.Config.WriteTimeout = time.Second, time.Second
 	srv.Start()
 	t.Cleanup(srv.Close)
-	resp, err := http.Post(srv.URL+"/v1/queues/orders/take", "application/json", strings.NewReader(`{"wait":"1s"}`))
+	resp, err := http.Post(srv.URL+"/v1/queues/orders/take", "application/json", strings.NewReader(`{"wait":"5s"}`))
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(bufio.NewReader(resp.Body))

@@ -19,12 +19,12 @@ const (
 // nest returns the text of the pieces, with the second part of the script in a function if that makes it cheaper.
 func nest(pieces []piece) string {
 	walks := walksOf(pieces)
-	at, least := 0, walks.steps(0)-nestLeast
-	for i := 1; i < len(pieces); i++ {
-		if !pieces[i].atMargin() {
-			continue
-		}
-		if steps := walks.steps(i); steps < least && walks.capturedFrom(i) <= nestMost {
+	at, least := 0, 0
+	for i, steps := range walks.steps() {
+		switch {
+		case i == 0:
+			least = steps - nestLeast
+		case steps < least && pieces[i].atMargin() && walks.capturedFrom(i) <= nestMost:
 			at, least = i, steps
 		}
 	}
@@ -105,17 +105,18 @@ func (w walks) capturedFrom(from int) (n int) {
 	return n
 }
 
-// steps returns the length of all walks if the pieces from a place on are in a function of their own.
-func (w walks) steps(from int) (steps int) {
-	level := make([]int, len(w.last)) // of each name, from 1; 0: it is not made yet
-	var captured []bool               // by level
+// steps returns, for each piece, the length of all walks if the pieces from it on are in a function of their
+// own. Then the second part needs no walk for a name of the first part, and its other walks pass only names of
+// the second part. So one pass finds all lengths.
+func (w walks) steps() []int {
+	level := make([]int, len(w.last))                                     // of each name, from 1; 0: it is not made yet
+	var captured []bool                                                   // by level
+	var maker []int                                                       // by level: the piece that made the name
+	byUser, byMaker := make([]int, len(w.made)), make([]int, len(w.made)) // steps of the walks, by piece
+	inner := 0
 	for i, made := range w.made {
-		if i == from {
-			clear(level)
-			captured = nil
-		}
 		for _, name := range made {
-			captured = append(captured, false)
+			captured, maker = append(captured, false), append(maker, i)
 			level[name] = len(captured)
 		}
 		if !w.functions[i] {
@@ -128,11 +129,19 @@ func (w walks) steps(from int) (steps int) {
 			}
 			for _, above := range captured[l:] {
 				if above {
-					steps++
+					byUser[i]++
+					byMaker[maker[l-1]]++
+					inner++
 				}
 			}
 			captured[l-1] = true
 		}
+	}
+	steps, outer := make([]int, len(w.made)), 0
+	for i := range steps {
+		steps[i] = outer + inner
+		outer += byUser[i]
+		inner -= byMaker[i]
 	}
 	return steps
 }

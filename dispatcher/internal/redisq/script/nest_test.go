@@ -26,6 +26,7 @@ func TestTheSecondPartOfALongScriptIsAFunction(t *testing.T) {
 	require.True(t, nested)
 	require.True(t, strings.HasSuffix(second, "end)()\n"))
 	require.Equal(t, text, first+strings.TrimSuffix(second, "end)()\n"), "nothing is lost")
+	require.Less(t, strings.Count(first, "function"), 20, "the walks of the first part count, too")
 	require.Equal(t, chainOf(4), script.Prune(chainOf(4)), "a short script gains nothing")
 }
 

@@ -2,7 +2,11 @@ package kit_test
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +29,22 @@ func TestRestWaits(t *testing.T) {
 		require.False(t, kit.Rest(ctx, time.Second))
 		require.Equal(t, time.Second, time.Since(start))
 	})
+}
+
+func TestAChildOfABackgroundJobIsInterrupted(t *testing.T) {
+	signal.Ignore(os.Interrupt)
+	t.Cleanup(func() { signal.Reset(os.Interrupt) })
+	path, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	p, err := kit.Start(kit.Command{Name: "sleep", Path: path, Args: []string{"600"}})
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	require.NoError(t, p.Signal(syscall.SIGINT))
+	select {
+	case <-p.Ended:
+	case <-time.After(kit.Patience):
+		t.Fatal("it ignores SIGINT")
+	}
 }
 
 func TestALineIsFoundWheneverItCame(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"sync"
 	"syscall"
@@ -50,6 +51,7 @@ type Process struct {
 
 // Start starts a program.
 func Start(c Command) (*Process, error) {
+	heedInterrupts()
 	p := &Process{Command: c, cmd: exec.Command(c.Path, c.Args...), Output: NewOutput(c.Keep), Ended: make(chan struct{}), expected: true}
 	p.cmd.Env = append([]string{}, c.Env...) // nil would mean our environment
 	p.cmd.Dir = c.Dir
@@ -82,6 +84,14 @@ func Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	return p, nil
+}
+
+// heedInterrupts makes children exit by SIGINT if this process ignores it, as in a shell's background job.
+// They would ignore it, too. A signal with a handler has its default effect in a child.
+func heedInterrupts() {
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // nobody reads them, so this process still ignores them
+	}
 }
 
 // Pid returns its process id.

@@ -50,6 +50,9 @@ func nearest(name string, known []string) string {
 func Closest(name string, known []string) string {
 	best, least := "", 3
 	for _, k := range known {
+		if max(len(name)-len(k), len(k)-len(name)) > slips(k) {
+			continue // each letter more or less is a change
+		}
 		if d := distance(name, k); d <= slips(k) && d < least {
 			best, least = k, d
 		}

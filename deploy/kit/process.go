@@ -90,7 +90,7 @@ func Start(c Command) (*Process, error) {
 // They would ignore it, too. A signal with a handler has its default effect in a child.
 func heedInterrupts() {
 	if signal.Ignored(os.Interrupt) {
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // nobody reads them, so this process still ignores them
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // the channel is not read, so this process still ignores SIGINT
 	}
 }
 

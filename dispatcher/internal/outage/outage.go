@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,7 +97,7 @@ func (t *Log) Report(stage string, err error) {
 			t.proven = true
 			t.logOutage(now, stage, failed, rest)
 		case now.Sub(t.lastLine) >= continuesEvery:
-			t.logContinues(now, stage, err)
+			t.logContinues(now, stage, failed, rest)
 		}
 	case !t.wary || now.Sub(t.last) >= Calm:
 		if t.proven {
@@ -145,36 +146,33 @@ func (t *Log) single(now time.Time) {
 	t.alone, t.missed = now, 0
 }
 
-// logOutage logs an outage: if only parts of the store failed, their number and one reason. mu
-// is locked.
+// logOutage logs that an outage began. mu is locked.
 func (t *Log) logOutage(now time.Time, stage string, failed *dispatcher.Degraded, rest error) {
 	t.lastLine = now
-	why := cause(failed, rest)
+	parts, why := cause(failed, rest)
 	t.hear(why)
-	attrs := []any{"stage", stage, "err", why}
-	if rest == nil {
-		attrs = []any{"stage", stage, "partitions", failed.Failed, "of", failed.Of, "err", why}
-	}
-	t.log.Error(t.down, attrs...)
+	t.log.Error(t.down, slices.Concat([]any{"stage", stage}, parts, []any{"err", why})...)
 }
 
 // logContinues logs that an outage lasts, with its last error. mu is locked.
-func (t *Log) logContinues(now time.Time, stage string, err error) {
+func (t *Log) logContinues(now time.Time, stage string, failed *dispatcher.Degraded, rest error) {
 	t.lastLine = now
-	t.log.Error("outage continues", "outage", t.down, "stage", stage, slog.Float64("lasted_s", now.Sub(t.since).Round(time.Millisecond).Seconds()),
-		"errors", t.errors, "err", cause(Split(err)))
+	parts, why := cause(failed, rest)
+	lasted := slog.Float64("lasted_s", now.Sub(t.since).Round(time.Millisecond).Seconds())
+	t.log.Error("outage continues", slices.Concat([]any{"outage", t.down, "stage", stage}, parts, []any{lasted, "errors", t.errors, "err", why})...)
 }
 
-// cause returns the error of the whole store, or of one of the parts that failed.
-func cause(failed *dispatcher.Degraded, rest error) error {
+// cause returns the error of the whole store. If only parts of the store failed, it returns one of their
+// errors, and their number as attributes of a log line.
+func cause(failed *dispatcher.Degraded, rest error) (parts []any, why error) {
 	if rest != nil {
-		return rest
+		return nil, rest
 	}
-	why := failed.Errs[0]
+	why = failed.Errs[0]
 	if inner, _ := Split(why); inner != nil {
 		why = inner.Errs[0]
 	}
-	return why
+	return []any{"partitions", failed.Failed, "of", failed.Of}, why
 }
 
 func (t *Log) hear(why error) {

@@ -66,7 +66,7 @@ func TestAnOutageThatContinuesIsLoggedOnceAMinuteWithItsLastError(t *testing.T) 
 		}
 		require.Equal(t, 1, l.count(`msg="store lost"`))
 		require.Equal(t, 2, l.count("WRONGPASS"))
-		require.Equal(t, 1, l.count(`msg="outage continues" outage="store lost" stage=claim lasted_s=60 errors=61 err="`))
+		require.Equal(t, 1, l.count(`msg="outage continues" outage="store lost" stage=claim partitions=1 of=2 lasted_s=60 errors=61 err="`))
 		require.Equal(t, 1, l.count("lasted_s=120 errors=121"))
 		time.Sleep(outage.Calm)
 		l.Report("claim", nil)

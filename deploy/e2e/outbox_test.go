@@ -193,6 +193,24 @@ func TestTwoRelaysKeepTheOrderOfAKey(t *testing.T) {
 	require.Contains(t, relays[1].metrics(), `hookladder_outbox_relayed_total{result="accepted"}`)
 }
 
+// Six writers, and two instances with their relays and archives, share three connections of a
+// transaction pooler.
+func TestOutboxAndArchiveWorkBehindATransactionPooler(t *testing.T) {
+	t.Parallel()
+	url, conn := newOutbox(t)
+	pooled := pgtest.Pool(t, url, 3)
+	w := newWorld(t)
+	relays := w.serves(2, append(archived(pooled), "OUTBOX_URL="+pooled, "PARTITIONS=4")...)
+	ws := startWriters(w, 6, pooled+"&default_query_exec_mode=exec")
+	eventually(t, "many are committed", func() bool { return ws.count.Load() > 150 })
+	ws.arrivedInOrder()
+	require.Zero(t, mustNumber(t, conn, `select count(*) from hookladder_outbox`))
+	for _, i := range relays {
+		require.NotContains(t, i.log(), "outbox lost")
+		require.NotContains(t, i.log(), "archive lost")
+	}
+}
+
 func TestBadRowsOfTheOutboxHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	url, conn := newOutbox(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
+	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 )
 
 // Keys are the keys of the API.
@@ -47,12 +48,16 @@ func ParseEncryptionKeys(text string) (*Seal, error) { return seal.ParseKeys(tex
 // include the text, because it may have a password.
 func ParseProxy(text string) (*url.URL, error) { return egress.ParseProxy(text) }
 
-// LoadRoots loads the file of Options.CAFile, to check it.
-func LoadRoots(file string) (*x509.CertPool, error) { return egress.LoadRoots(file) }
+// LoadRoots loads the file of Options.CAFile or RedisCAFile, to check it.
+func LoadRoots(file string) (*x509.CertPool, error) { return trust.LoadRoots(file) }
 
-// LoadCertificate loads the files of Options.CertFile and KeyFile.
+// LoadOnlyRoots loads a file of certificates without the system's, for clients that trust no
+// other authority.
+func LoadOnlyRoots(file string) (*x509.CertPool, error) { return trust.LoadOnlyRoots(file) }
+
+// LoadCertificate loads the files of Options.CertFile and KeyFile, or of another client.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
-	return egress.LoadCertificate(certFile, keyFile)
+	return trust.LoadCertificate(certFile, keyFile)
 }
 
 // ConsoleOptions configure the pages for people.

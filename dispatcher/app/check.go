@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
-	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
 
 // Check returns an error if a process can't run with these options.
@@ -27,7 +27,7 @@ func (o Options) Check() error {
 		return err
 	}
 	if o.OutboxURL != "" {
-		if _, err := pgoutbox.New(o.OutboxURL, o.MaxBody); err != nil {
+		if _, err := postgres.NewOutbox(o.OutboxURL, o.MaxBody); err != nil {
 			return fmt.Errorf("OUTBOX_URL: %w", err)
 		}
 	}

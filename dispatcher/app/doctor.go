@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
-	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
@@ -264,7 +263,7 @@ func outboxBefore(ctx context.Context, o Options) UpgradePart {
 	if o.OutboxURL == "" {
 		return unset("OUTBOX_URL")
 	}
-	rows, err := pgoutbox.New(o.OutboxURL, o.MaxBody)
+	rows, err := postgres.NewOutbox(o.OutboxURL, o.MaxBody)
 	if err != nil {
 		return notExamined(fmt.Errorf("OUTBOX_URL: %w", err))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
 	"github.com/hookladder/hookladder/dispatcher/internal/otel"
-	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
@@ -32,6 +32,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
+	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -195,12 +196,12 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 	}
 	var err error
 	if o.CAFile != "" {
-		if e.RootCAs, err = egress.LoadRoots(o.CAFile); err != nil {
+		if e.RootCAs, err = trust.LoadRoots(o.CAFile); err != nil {
 			return nil, fmt.Errorf("EGRESS_CA_FILE: %w", err)
 		}
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
-		if e.Certificates, err = egress.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
+		if e.Certificates, err = trust.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("EGRESS_CERT_FILE, EGRESS_KEY_FILE: %w", err)
 		}
 	}
@@ -219,7 +220,7 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 	if o.OutboxURL == "" {
 		return nil, nil
 	}
-	rows, err := pgoutbox.New(o.OutboxURL, o.MaxBody*rowEscaped+rowEnvelope)
+	rows, err := postgres.NewOutbox(o.OutboxURL, o.MaxBody*rowEscaped+rowEnvelope)
 	if err != nil {
 		return nil, fmt.Errorf("OUTBOX_URL: %w", err)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -16,42 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
-
-// How to connect, and how to detect a dead connection.
-const (
-	connectTime = 5 * time.Second
-	keepAlive   = 5 * time.Second // between probes; three without an answer end the connection
-)
-
-// parse reads a URL. Its errors do not repeat the URL, because it has a password.
-func parse(text string) (*pgx.ConnConfig, error) {
-	if u, err := url.Parse(text); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return nil, errors.New("the archive's URL is not of the form postgres://user:password@host/database")
-	}
-	config, err := pgx.ParseConfig(text)
-	if err != nil {
-		return nil, errors.New("the archive's URL has a parameter that PostgreSQL does not know")
-	}
-	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTime {
-		config.ConnectTimeout = connectTime
-	}
-	dialer := net.Dialer{
-		Timeout:         connectTime,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
-	}
-	config.DialFunc = dialer.DialContext
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "hookladder"
-	}
-	if config.ValidateConnect == nil { // of several hosts, use the one that accepts writes
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	if !strings.Contains(text, "default_query_exec_mode") {
-		// No prepared statements, because a connection pooler may hand the connection to another client.
-		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	return config, nil
-}
 
 // session is a connection with a cache of the months.
 type session struct {

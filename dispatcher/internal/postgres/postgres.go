@@ -1,12 +1,13 @@
-// Package postgres keeps an archive in PostgreSQL, version 14 or later. Messages and events
-// are in tables with a partition for each month; unfinished deliveries are in one small
-// table.
+// Package postgres keeps an archive in PostgreSQL, version 14 or later, and reads an outbox
+// there. Messages and events of the archive are in tables with a partition for each month;
+// unfinished deliveries are in one small table.
 //
 // Its types follow its callers:
 //   - Archive is written by package archiver: Lease, then Write and See, and Maintain for
 //     the months.
 //   - Reader answers lookups and exports.
 //   - Vault is read by the restore command, and Eraser is used by the forget command.
+//   - Outbox is read by package relay.
 //
 // An Archive has one connection. It connects on the first call and closes the connection
 // after any error, so a server may restart at any time. All times are the server's, or come
@@ -65,7 +66,7 @@ var _ archive.Archive = (*Archive)(nil)
 // Open prepares an archive. It does not connect, because the server may be down. It returns
 // an error if the options are invalid.
 func Open(o Options) (*Archive, error) {
-	config, err := parse(o.URL)
+	config, err := configOf(o.URL, archiveName)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ var _ archive.Finder = (*Reader)(nil)
 // OpenReader prepares a reader. It does not connect. It returns an error if the options are
 // invalid.
 func OpenReader(o Options) (*Reader, error) {
-	conn, err := parse(o.URL)
+	conn, err := configOf(o.URL, archiveName)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ var _ archive.Vault = (*Vault)(nil)
 
 // OpenVault connects to an archive.
 func OpenVault(ctx context.Context, o Options) (*Vault, error) {
-	conn, err := parse(o.URL)
+	conn, err := configOf(o.URL, archiveName)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/url"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
 // Traces are the settings of traces: the standard variables of OpenTelemetry, whose names and
@@ -290,31 +291,21 @@ func (r *otelReader) attributes() [][2]string {
 func (r *otelReader) certificates() *tls.Config {
 	trusted, cert, key := r.exporter("CERTIFICATE"), r.exporter("CLIENT_CERTIFICATE"), r.exporter("CLIENT_KEY")
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
 	if file := r.value(trusted); file != "" {
-		c.RootCAs = x509.NewCertPool()
-		text, err := r.from.read(file)
-		if err != nil || !c.RootCAs.AppendCertsFromPEM(text) {
-			r.fault(trusted, "must be a file of PEM certificates"+because(err))
+		if c.RootCAs, err = app.LoadOnlyRoots(file); err != nil { // OpenTelemetry's standard trusts no others
+			r.fault(trusted, "must be a file of PEM certificates ("+err.Error()+")")
 		}
 	}
 	if r.value(cert) != "" || r.value(key) != "" {
-		one, err := tls.LoadX509KeyPair(r.value(cert), r.value(key))
-		if err != nil {
-			r.fault(cert, "must be a file of PEM certificates that belong to "+key+because(err))
+		if c.Certificates, err = app.LoadCertificate(r.value(cert), r.value(key)); err != nil {
+			r.fault(cert, "must be a file of PEM certificates that belong to "+key+" ("+err.Error()+")")
 		}
-		c.Certificates = []tls.Certificate{one}
 	}
 	if c.RootCAs == nil && c.Certificates == nil {
 		return nil
 	}
 	return c
-}
-
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return " (" + err.Error() + ")"
 }
 
 // read reads a file.

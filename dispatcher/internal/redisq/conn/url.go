@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 )
 
 // redisURL is a parsed REDIS_URL.
@@ -29,7 +30,7 @@ func readURL(text, caFile string) (*redisURL, error) {
 		if parsed.Scheme != "rediss" {
 			return nil, errors.New("REDIS_CA_FILE needs a REDIS_URL that begins with rediss://")
 		}
-		if u.roots, err = loadRoots(caFile); err != nil {
+		if u.roots, err = trust.LoadRoots(caFile); err != nil {
 			return nil, fmt.Errorf("REDIS_CA_FILE: %w", err)
 		}
 	}
@@ -70,22 +71,6 @@ func secure(c *tls.Config, u *redisURL) {
 	c.MinVersion = tls.VersionTLS12
 	c.RootCAs = u.roots
 	c.InsecureSkipVerify = c.InsecureSkipVerify || u.query.Get("skip_verify") == "true" // go-redis reads it for one kind of client only
-}
-
-// loadRoots reads certificates that are trusted in addition to the system's.
-func loadRoots(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("the system's certificates: %w", err)
-	}
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
-	}
-	return roots, nil
 }
 
 // withoutURL removes the URL from an error, because it may contain a password.

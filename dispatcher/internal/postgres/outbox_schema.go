@@ -1,4 +1,4 @@
-package pgoutbox
+package postgres
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (o *Outbox) Differences(ctx context.Context, schema string) (found []string
 		return nil, err
 	}
 	for _, table := range tableOf.FindAllStringSubmatch(schema, -1) {
-		have, err := texts(ctx, conn, `select attname::text from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped`, table[1])
+		have, err := queryTexts(ctx, conn, `select attname::text from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped`, table[1])
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func (o *Outbox) Differences(ctx context.Context, schema string) (found []string
 		}
 	}
 	for _, function := range functionOf.FindAllStringSubmatch(schema, -1) {
-		have, err := texts(ctx, conn, `select prosrc from pg_proc where proname = $1 and pg_function_is_visible(oid)`, function[1])
+		have, err := queryTexts(ctx, conn, `select prosrc from pg_proc where proname = $1 and pg_function_is_visible(oid)`, function[1])
 		if err != nil {
 			return nil, err
 		}
@@ -53,8 +53,8 @@ func (o *Outbox) Differences(ctx context.Context, schema string) (found []string
 	return found, nil
 }
 
-// texts runs a query of one column.
-func texts(ctx context.Context, conn *pgx.Conn, query, of string) ([]string, error) {
+// queryTexts runs a query of one column.
+func queryTexts(ctx context.Context, conn *pgx.Conn, query, of string) ([]string, error) {
 	rows, err := conn.Query(ctx, query, of)
 	if err != nil {
 		return nil, err

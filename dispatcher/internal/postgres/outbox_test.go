@@ -1,4 +1,4 @@
-package pgoutbox_test
+package postgres_test
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/pgoutbox"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
 
 // long is later than any row of a test is tried again.
 const long = time.Hour
 
-func newTestOutbox(t *testing.T, url string) *pgoutbox.Outbox {
+func newTestOutbox(t *testing.T, url string) *postgres.Outbox {
 	t.Helper()
-	o, err := pgoutbox.New(url, 1<<20)
+	o, err := postgres.NewOutbox(url, 1<<20)
 	require.NoError(t, err)
 	t.Cleanup(o.Close)
 	return o
@@ -49,7 +49,7 @@ func mustCount(t *testing.T, conn *pgx.Conn, query string) (n int) {
 }
 
 // newTestRig is a database with an outbox, a caller's connection and a relay's.
-func newTestRig(t *testing.T) (url string, caller *pgx.Conn, o *pgoutbox.Outbox) {
+func newTestRig(t *testing.T) (url string, caller *pgx.Conn, o *postgres.Outbox) {
 	t.Helper()
 	url = pgtest.New(t)
 	caller = mustConnect(t, url)
@@ -63,7 +63,7 @@ func publish(t *testing.T, conn *pgx.Conn, id, message string) {
 }
 
 // mustRelay relays one batch, of which each row ends as said, and answers it.
-func mustRelay(t *testing.T, o *pgoutbox.Outbox, most int, fate func(dispatcher.OutboxRow) dispatcher.RowFate) (b dispatcher.OutboxBatch) {
+func mustRelay(t *testing.T, o *postgres.Outbox, most int, fate func(dispatcher.OutboxRow) dispatcher.RowFate) (b dispatcher.OutboxBatch) {
 	t.Helper()
 	require.NoError(t, o.Relay(t.Context(), most, func(_ context.Context, got dispatcher.OutboxBatch) (done dispatcher.OutboxDone, err error) {
 		b = got
@@ -260,7 +260,7 @@ func TestADatabaseWithoutTheTablesSaysHowToMakeThem(t *testing.T) {
 
 func TestABadURLIsRefusedWithoutItsPassword(t *testing.T) {
 	for _, url := range []string{"postgres://u:Geheim@%zz/d", "postgres://u:Geheim@h:x/d", "postgres://u:Geheim@h/d?sslmode=Geheim"} {
-		_, err := pgoutbox.New(url, 1)
+		_, err := postgres.NewOutbox(url, 1)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "Geheim")
 	}

@@ -1,18 +1,10 @@
-// Package pgoutbox implements dispatcher.Outbox in PostgreSQL. Package relay calls it. The
-// tables are in package dispatcher/outbox.
-//
-// Relay runs one transaction: lock the relay's row, read due rows (read.go), call the
-// relay, and delete, reject or delay the rows. State, Sleep and Wait are for the time when
-// there is nothing to relay.
-package pgoutbox
+package postgres
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -25,18 +17,18 @@ import (
 const (
 	// batchBytes limits a transaction, like a batch over HTTP.
 	batchBytes = 4 << 20
-	// dialWithin and keepAlive detect a server that does not respond.
-	dialWithin = 5 * time.Second
-	keepAlive  = 5 * time.Second
-	// closeWithin is the timeout for closing a connection.
-	closeWithin = time.Second
 	// mostWaiting limits how many waiting rows are read. There is one for each key of a
 	// batch and destination of the key.
 	mostWaiting = 10_000
 )
 
-// Outbox is the outbox of one database. It has one connection for relaying and one for
-// notifications. A connection that failed is replaced.
+// Outbox is the outbox of one database, for package relay. The tables are in package
+// dispatcher/outbox. It has one connection for relaying and one for notifications. A connection
+// that failed is replaced.
+//
+// Relay runs one transaction: lock the relay's row, read due rows (outbox_read.go), call the
+// relay, and delete, reject or delay the rows. State, Sleep and Wait are for the time when
+// there is nothing to relay.
 type Outbox struct {
 	config *pgx.ConnConfig
 	most   int  // larger rows are not read
@@ -47,21 +39,12 @@ type Outbox struct {
 
 var _ dispatcher.Outbox = (*Outbox)(nil)
 
-// New returns the outbox at a URL. If a row has more than most bytes, only its size is
-// read. Errors do not repeat the URL, because it may have a password.
-func New(url string, most int) (*Outbox, error) {
-	config, err := pgx.ParseConfig(url)
+// NewOutbox returns the outbox at a URL. If a row has more than most bytes, only its size is
+// read. Errors have no part of the URL, because it may have a password.
+func NewOutbox(url string, most int) (*Outbox, error) {
+	config, err := configOf(url, outboxName)
 	if err != nil {
-		return nil, errors.New("it is not a URL such as postgres://user:password@host/database")
-	}
-	dialer := net.Dialer{KeepAlive: keepAlive}
-	config.DialFunc = dialer.DialContext
-	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, dialWithin)
-	if config.ValidateConnect == nil && len(config.Fallbacks) > 0 { // of several hosts, use the one that accepts writes
-		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "hookladder outbox"
+		return nil, err
 	}
 	return &Outbox{config: config, most: most}, nil
 }
@@ -91,7 +74,7 @@ func drop(c **pgx.Conn) {
 	if *c == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = (*c).Close(ctx)
 	*c = nil
@@ -155,7 +138,7 @@ func (o *Outbox) Relay(ctx context.Context, most int, carry func(context.Context
 	if err == nil {
 		return nil
 	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	failed := tx.Rollback(back)
 	if !ours && (failed != nil || !answered(err)) {

@@ -1,4 +1,6 @@
-package egress
+// Package trust reads the files of certificates of all clients: who a client trusts, and who it
+// is.
+package trust
 
 import (
 	"bytes"
@@ -18,15 +20,22 @@ const (
 )
 
 // LoadRoots reads the certificates of authorities from a PEM file, and adds them to the
-// system's roots, because one client calls internal and public receivers.
+// system's roots, because one client calls internal and public servers.
 func LoadRoots(path string) (*x509.CertPool, error) {
+	system, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the system's certificates: %w", err)
+	}
+	return addTo(system, path)
+}
+
+// LoadOnlyRoots reads the certificates of authorities from a PEM file. The client trusts no others.
+func LoadOnlyRoots(path string) (*x509.CertPool, error) { return addTo(x509.NewCertPool(), path) }
+
+func addTo(pool *x509.CertPool, path string) (*x509.CertPool, error) {
 	certs, err := loadCertificates(path)
 	if err != nil {
 		return nil, err
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("the system's certificates: %w", err)
 	}
 	for _, c := range certs {
 		pool.AddCert(c)
@@ -35,7 +44,7 @@ func LoadRoots(path string) (*x509.CertPool, error) {
 }
 
 // LoadCertificate reads the client certificate, its intermediate certificates and its
-// private key from two PEM files. It is shown to receivers that ask for one.
+// private key from two PEM files. It is shown to servers that ask for one.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	if certFile == "" || keyFile == "" {
 		return nil, errors.New("a client certificate needs two files: the certificate and its private key")

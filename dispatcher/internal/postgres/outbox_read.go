@@ -1,4 +1,4 @@
-package pgoutbox
+package postgres
 
 import (
 	"context"

@@ -46,10 +46,10 @@ type Endpoint struct {
 	MaxInFlight int            // 0: the dispatcher's
 	Rate        Rate           // zero: none
 	Headers     []Header
-	HeadersFor  string        // the URL that an operator set Headers for, if a link has set another one since; empty: URL itself
-	Success     *success.Rule // nil: the dispatcher's
-	Ordered     bool          // one delivery at a time; a failing one delays the rest
-	Trace       bool          // its receiver gets the header traceparent
+	HeadersFor  map[string]string // of the held Headers, by name in lower case: the URL that an operator gave the value for; empty: for no URL yet
+	Success     *success.Rule     // nil: the dispatcher's
+	Ordered     bool              // one delivery at a time; a failing one delays the rest
+	Trace       bool              // its receiver gets the header traceparent
 
 	DisableAfter *time.Duration // it is disabled after it fails for this time; 0: never; nil: the dispatcher's
 
@@ -174,7 +174,7 @@ func (e *Endpoint) Clone() *Endpoint {
 	c.Topics, c.TopicsAllowed, c.TopicsGiven = slices.Clone(e.Topics), slices.Clone(e.TopicsAllowed), slices.Clone(e.TopicsGiven)
 	c.Secrets = slices.Clone(e.Secrets)
 	c.Headers = slices.Clone(e.Headers)
-	c.Metadata = maps.Clone(e.Metadata)
+	c.HeadersFor, c.Metadata = maps.Clone(e.HeadersFor), maps.Clone(e.Metadata)
 	return &c
 }
 

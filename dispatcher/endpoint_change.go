@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -109,14 +110,62 @@ func (e *Endpoint) Overtake(lane LaneLimits) {
 // operator made for another receiver: the headers, the private networks that may be called,
 // and topics that the operator did not allow.
 
-// HeadersHeld reports whether the endpoint's headers are not sent, because an operator set them
-// for one URL, and a link has set another one.
-func (e *Endpoint) HeadersHeld() bool {
-	return len(e.Headers) > 0 && e.HeadersFor != "" && e.HeadersFor != e.URL
+// HeldHeaders returns the names of the headers that are not sent, because an operator gave their
+// values for another URL than the one that a link has set. Only Confirm releases all of them.
+func (e *Endpoint) HeldHeaders() (names []string) {
+	for _, h := range e.Headers {
+		if e.holds(h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// SentHeaders returns the headers that are not held.
+func (e *Endpoint) SentHeaders() []Header {
+	if len(e.HeadersFor) == 0 {
+		return e.Headers
+	}
+	return slices.DeleteFunc(slices.Clone(e.Headers), func(h Header) bool { return e.holds(h.Name) })
+}
+
+// Released returns the names of the headers that are sent, and were held before.
+func (e *Endpoint) Released(before *Endpoint) (names []string) {
+	for _, h := range e.SentHeaders() {
+		if before.holds(h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func (e *Endpoint) holds(name string) bool {
+	url, noted := e.HeadersFor[strings.ToLower(name)]
+	return noted && url != e.URL
+}
+
+// NoteHeader records the URL for which an operator gave a header its value. This is the URL of the
+// endpoint if the same change names it. If it does not, a link may have set a URL that the
+// operator has not seen. So a held header stays held, and a new one is held for no URL.
+func (e *Endpoint) NoteHeader(name string, isNew, named bool) {
+	name = strings.ToLower(name)
+	switch {
+	case named:
+		delete(e.HeadersFor, name)
+	case isNew && e.Linked:
+		e.hold(name, "")
+	}
+}
+
+func (e *Endpoint) hold(name, url string) {
+	if e.HeadersFor == nil {
+		e.HeadersFor = map[string]string{}
+	}
+	e.HeadersFor[name] = url
 }
 
 // Confirm makes the operator the owner of the URL and the headers, without a test.
-func (e *Endpoint) Confirm() { e.Linked, e.HeadersFor, e.Unverified = false, "", false }
+func (e *Endpoint) Confirm() { e.Linked, e.HeadersFor, e.Unverified = false, nil, false }
 
 // NoteSetter records the owner of the URL, the headers and the topics after a change. A link
 // never becomes the owner of the operator's headers or topics: only an operator's change may
@@ -127,13 +176,19 @@ func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 	case !byLink && moved:
 		e.Linked = false
 	case byLink:
-		e.Linked, e.HeadersFor, e.TopicsAllowed = before.Linked || moved, before.HeadersFor, before.TopicsAllowed
-		if moved && len(e.Headers) > 0 && e.HeadersFor == "" {
-			e.HeadersFor = before.URL
+		e.Linked, e.HeadersFor, e.TopicsAllowed = before.Linked || moved, maps.Clone(before.HeadersFor), before.TopicsAllowed
+		for _, h := range before.Headers {
+			if moved && !before.holds(h.Name) {
+				e.hold(strings.ToLower(h.Name), before.URL)
+			}
 		}
 	}
-	if !e.HeadersHeld() { // also if the URL is the operator's again
-		e.HeadersFor = ""
+	held := e.HeldHeaders() // without those whose URL it is again, and those that are gone
+	maps.DeleteFunc(e.HeadersFor, func(name, _ string) bool {
+		return !slices.ContainsFunc(held, func(one string) bool { return strings.EqualFold(one, name) })
+	})
+	if len(held) == 0 {
+		e.HeadersFor = nil
 	}
 	switch same := slices.Equal(e.Topics, before.Topics); {
 	case same:
@@ -147,7 +202,7 @@ func (e *Endpoint) NoteSetter(before *Endpoint, byLink bool) {
 // NoteCreator records whether a link created the endpoint. All topics of the tenant are then
 // allowed, because no operator has set any.
 func (e *Endpoint) NoteCreator(byLink bool) {
-	e.Linked, e.HeadersFor, e.TopicsGiven = byLink && !e.Pull, "", nil
+	e.Linked, e.HeadersFor, e.TopicsGiven = byLink && !e.Pull, nil, nil
 	e.Unverified = e.Linked
 	if byLink {
 		e.TopicsGiven = []string{"*"}

@@ -1,6 +1,9 @@
 package dispatcher_test
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,50 +33,90 @@ func TestHeadersBelongToTheURLThatAnOperatorSetThemFor(t *testing.T) {
 	}
 	url := func(to string) func(*dispatcher.Endpoint) { return func(e *dispatcher.Endpoint) { e.URL = to } }
 	described := func(e *dispatcher.Endpoint) { e.Description = "new" }
-	valued := func(e *dispatcher.Endpoint) { e.HeadersFor = "" } // as a patch does that gives a value
-	removed := func(e *dispatcher.Endpoint) { e.Headers = nil }
+	resumed := func(e *dispatcher.Endpoint) { e.Paused, e.Disabled, e.Unverified = false, false, false }
+	valued := func(names string, named bool) func(*dispatcher.Endpoint) { // as a patch does that gives values
+		return func(e *dispatcher.Endpoint) {
+			for _, name := range strings.Fields(names) {
+				isNew := !slices.ContainsFunc(e.Headers, func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, name) })
+				if e.NoteHeader(name, isNew, named); isNew {
+					e.Headers = append(e.Headers, dispatcher.Header{Name: name, Value: "new"})
+				}
+			}
+		}
+	}
+	const seen, unseen = true, false
+	removed := func(e *dispatcher.Endpoint) { e.Headers = e.Headers[1:] }
 	for name, c := range map[string]struct {
-		steps        []step
-		held, linked bool
+		steps  []step
+		held   string
+		linked bool
 	}{
-		"nothing happened":                            {nil, false, false},
-		"a link sets another URL":                     {[]step{{link, url(otherURL)}}, true, true},
-		"a link sets the same URL":                    {[]step{{link, url(ownURL)}}, false, false},
-		"a link sets another path":                    {[]step{{link, url(ownURL + "/")}}, true, true},
-		"a link sets another query":                   {[]step{{link, url(ownURL + "?a")}}, true, true},
-		"a link changes something else":               {[]step{{link, described}}, false, false},
-		"a link moves on":                             {[]step{{link, url(otherURL)}, {link, url(thirdURL)}}, true, true},
-		"a link puts it back":                         {[]step{{link, url(otherURL)}, {link, url(ownURL)}}, false, true},
-		"a link puts it back and moves on":            {[]step{{link, url(otherURL)}, {link, url(ownURL)}, {link, url(thirdURL)}}, true, true},
-		"a link can't confirm":                        {[]step{{link, url(otherURL)}, {link, valued}}, true, true},
-		"a link can't confirm at once":                {[]step{{link, func(e *dispatcher.Endpoint) { url(otherURL)(e); e.Confirm() }}}, true, true},
-		"the operator changes something else":         {[]step{{link, url(otherURL)}, {operator, described}}, true, true},
-		"the operator repeats the URL":                {[]step{{link, url(otherURL)}, {operator, url(otherURL)}}, true, true},
-		"the operator sets a third URL":               {[]step{{link, url(otherURL)}, {operator, url(thirdURL)}}, true, false},
-		"the operator puts it back":                   {[]step{{link, url(otherURL)}, {operator, url(ownURL)}}, false, false},
-		"the operator gives a value":                  {[]step{{link, url(otherURL)}, {operator, valued}}, false, true},
-		"the operator gives a value and a link moves": {[]step{{link, url(otherURL)}, {operator, valued}, {link, url(ownURL)}}, true, true},
-		"the operator confirms":                       {[]step{{link, url(otherURL)}, {operator, (*dispatcher.Endpoint).Confirm}}, false, false},
-		"a link moves what was confirmed":             {[]step{{link, url(otherURL)}, {operator, (*dispatcher.Endpoint).Confirm}, {link, url(ownURL)}}, true, true},
-		"the operator moves it":                       {[]step{{operator, url(otherURL)}}, false, false},
-		"the operator removes the headers":            {[]step{{link, url(otherURL)}, {operator, removed}}, false, true},
+		"nothing happened":                            {nil, "", false},
+		"a link sets another URL":                     {[]step{{link, url(otherURL)}}, "X-Token X-Key", true},
+		"a link sets the same URL":                    {[]step{{link, url(ownURL)}}, "", false},
+		"a link sets another path":                    {[]step{{link, url(ownURL + "/")}}, "X-Token X-Key", true},
+		"a link sets another query":                   {[]step{{link, url(ownURL + "?a")}}, "X-Token X-Key", true},
+		"a link changes something else":               {[]step{{link, described}}, "", false},
+		"a link moves on":                             {[]step{{link, url(otherURL)}, {link, url(thirdURL)}}, "X-Token X-Key", true},
+		"a link puts it back":                         {[]step{{link, url(otherURL)}, {link, url(ownURL)}}, "", true},
+		"a link puts it back and moves on":            {[]step{{link, url(otherURL)}, {link, url(ownURL)}, {link, url(thirdURL)}}, "X-Token X-Key", true},
+		"a link can't give a value":                   {[]step{{link, url(otherURL)}, {link, valued("x-token", seen)}}, "X-Token X-Key", true},
+		"a link can't confirm at once":                {[]step{{link, func(e *dispatcher.Endpoint) { url(otherURL)(e); e.Confirm() }}}, "X-Token X-Key", true},
+		"the operator changes something else":         {[]step{{link, url(otherURL)}, {operator, described}}, "X-Token X-Key", true},
+		"the operator resumes it":                     {[]step{{link, url(otherURL)}, {operator, resumed}}, "X-Token X-Key", true},
+		"the operator repeats the URL":                {[]step{{link, url(otherURL)}, {operator, url(otherURL)}}, "X-Token X-Key", true},
+		"the operator sets a third URL":               {[]step{{link, url(otherURL)}, {operator, url(thirdURL)}}, "X-Token X-Key", false},
+		"the operator puts it back":                   {[]step{{link, url(otherURL)}, {operator, url(ownURL)}}, "", false},
+		"the operator gives a value and the URL":      {[]step{{link, url(otherURL)}, {operator, valued("x-token", seen)}}, "X-Key", true},
+		"the operator gives a value only":             {[]step{{link, url(otherURL)}, {operator, valued("x-token", unseen)}}, "X-Token X-Key", true},
+		"the operator adds a header and the URL":      {[]step{{link, url(otherURL)}, {operator, valued("x-new", seen)}}, "X-Token X-Key", true},
+		"the operator adds a header only":             {[]step{{link, url(otherURL)}, {operator, valued("x-new", unseen)}}, "X-Token X-Key x-new", true},
+		"a header for no URL is for none":             {[]step{{link, url(otherURL)}, {operator, valued("x-new", unseen)}, {link, url(ownURL)}}, "x-new", true},
+		"a header for no URL follows no operator":     {[]step{{link, url(otherURL)}, {operator, valued("x-new", unseen)}, {operator, url(thirdURL)}}, "X-Token X-Key x-new", false},
+		"the operator adds a header to his own URL":   {[]step{{operator, valued("x-new", unseen)}}, "", false},
+		"the operator rotates one that is sent":       {[]step{{link, url(otherURL)}, {link, url(ownURL)}, {operator, valued("x-token", unseen)}}, "", true},
+		"each header is for a URL of its own":         {[]step{{link, url(otherURL)}, {operator, valued("x-token", seen)}, {link, url(ownURL)}}, "X-Token", true},
+		"each header is sent to a URL of its own":     {[]step{{link, url(otherURL)}, {operator, valued("x-token", seen)}, {link, url(ownURL)}, {link, url(otherURL)}}, "X-Key", true},
+		"and to no third one":                         {[]step{{link, url(otherURL)}, {operator, valued("x-token", seen)}, {link, url(thirdURL)}}, "X-Token X-Key", true},
+		"the operator confirms":                       {[]step{{link, url(otherURL)}, {operator, (*dispatcher.Endpoint).Confirm}}, "", false},
+		"the operator confirms one for no URL":        {[]step{{link, url(otherURL)}, {operator, valued("x-new", unseen)}, {operator, (*dispatcher.Endpoint).Confirm}}, "", false},
+		"a link moves what was confirmed":             {[]step{{link, url(otherURL)}, {operator, (*dispatcher.Endpoint).Confirm}, {link, url(ownURL)}}, "X-Token X-Key", true},
+		"the operator moves it":                       {[]step{{operator, url(otherURL)}}, "", false},
+		"the operator removes a header":               {[]step{{link, url(otherURL)}, {operator, removed}}, "X-Key", true},
+		"a link moves what the operator removed from": {[]step{{link, url(otherURL)}, {operator, removed}, {operator, removed}}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &dispatcher.Endpoint{URL: ownURL, Headers: []dispatcher.Header{{Name: "X-Token", Value: "t"}}}
+			e := &dispatcher.Endpoint{URL: ownURL, Headers: []dispatcher.Header{{Name: "X-Token", Value: "t"}, {Name: "X-Key", Value: "k"}}}
 			e.NoteCreator(false)
 			for _, s := range c.steps {
+				before, was := e, maps.Clone(e.HeadersFor)
 				e = changedBy(e, s.link, s.do)
+				require.Equal(t, was, before.HeadersFor, "a reader of the former one sees no change")
 			}
-			require.Equal(t, c.held, e.HeadersHeld())
+			require.Equal(t, c.held, strings.Join(e.HeldHeaders(), " "))
 			require.Equal(t, c.linked, e.Linked)
-			require.Equal(t, c.held, e.HeadersFor != "", "it names a URL only while they are held")
+			require.Len(t, e.HeadersFor, len(e.HeldHeaders()), "it names only what is held")
+			require.Len(t, e.SentHeaders(), len(e.Headers)-len(e.HeldHeaders()))
 		})
 	}
 }
 
+func TestAnEndpointNamesTheHeadersThatAChangeReleased(t *testing.T) {
+	e := &dispatcher.Endpoint{URL: ownURL, Headers: []dispatcher.Header{{Name: "X-Token", Value: "t"}, {Name: "X-Key", Value: "k"}}}
+	moved := changedBy(e, true, func(e *dispatcher.Endpoint) { e.URL = otherURL })
+	require.Empty(t, moved.Released(e))
+	one := changedBy(moved, false, func(e *dispatcher.Endpoint) { e.NoteHeader("x-token", false, true) })
+	require.Equal(t, []string{"X-Token"}, one.Released(moved))
+	confirmed := changedBy(one, false, (*dispatcher.Endpoint).Confirm)
+	require.Equal(t, []string{"X-Key"}, confirmed.Released(one))
+	require.Equal(t, []string{"X-Token", "X-Key"}, confirmed.Released(moved))
+	gone := changedBy(moved, false, func(e *dispatcher.Endpoint) { e.Headers = nil })
+	require.Empty(t, gone.Released(moved), "it is not sent either")
+}
+
 func TestAnEndpointThatALinkCreatedHasALinksURL(t *testing.T) {
 	for link, want := range map[bool]bool{true: true, false: false} {
-		e := &dispatcher.Endpoint{URL: ownURL, Linked: !want, HeadersFor: otherURL}
+		e := &dispatcher.Endpoint{URL: ownURL, Linked: !want, HeadersFor: map[string]string{"x-token": otherURL}}
 		e.NoteCreator(link)
 		require.Equal(t, want, e.Linked)
 		require.Equal(t, want, e.Unverified)

@@ -255,8 +255,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("header", name)
 	}
 	if e.HeadersHeld {
-		row("headers held", "set for another URL; to send them: hookladder endpoints confirm")
+		row("held headers", strings.Join(e.HeldHeaders, ", ")+": not sent, because a link set this URL; to send them: hookladder endpoints confirm")
 	}
+	row("now sent", strings.Join(e.ReleasedHeaders, ", "))
 	row("created", term.When(e.CreatedAt))
 }
 

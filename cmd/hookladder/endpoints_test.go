@@ -97,10 +97,11 @@ func TestAnEndpointOfKindPullIsShownWithoutAURL(t *testing.T) {
 }
 
 func TestHeadersThatWaitForAConfirmationAreShown(t *testing.T) {
-	held := strings.Replace(anEndpoint, `"url"`, `"headers_held":true,"topics_allowed":["payment.*"],"url"`, 1)
+	held := strings.Replace(anEndpoint, `"url"`, `"headers_held":true,"held_headers":["authorization","x-b"],"released_headers":["x-c"],"topics_allowed":["payment.*"],"url"`, 1)
 	environ, _ := newTestAPI(t, http.StatusOK, held)
 	out := command(t, environ, "", "endpoints", "get", "shop-42").out
-	require.Regexp(t, `(?m)^  headers held +.*hookladder endpoints confirm$`, out)
+	require.Regexp(t, `(?m)^  held headers +authorization, x-b: .*hookladder endpoints confirm$`, out)
+	require.Regexp(t, `(?m)^  now sent +x-c$`, out)
 	require.Regexp(t, `(?m)^  for links +payment\.\*$`, out)
 	environ, _ = newTestAPI(t, http.StatusOK, `{"data":[`+held+`],"next_cursor":null}`)
 	require.Contains(t, command(t, environ, "", "endpoints", "list").out, "open, headers held")

@@ -127,9 +127,19 @@ func TestALinkThatMovesAnEndpointGetsNoneOfItsHeaders(t *testing.T) {
 			require.Eventually(t, func() bool { tokens = append(tokens, merchants.took()...); return len(tokens) == 6 }, patience, time.Millisecond)
 			require.Equal(t, make([]string, 6), tokens)
 
-			view, err := boss.Endpoint(t.Context(), e.ID)
+			view, err := boss.PatchEndpoint(t.Context(), e.ID, map[string]any{"headers": map[string]string{"X-Version": "2"}})
 			require.NoError(t, err)
-			require.True(t, view.HeadersHeld)
+			require.Equal(t, []string{"Authorization", "X-Version"}, view.HeldHeaders, "the operator may not have seen the URL")
+			view, err = boss.PatchEndpoint(t.Context(), e.ID, map[string]any{"url": merchants.URL, "headers": map[string]string{"X-Version": "3"}})
+			require.NoError(t, err)
+			require.Equal(t, []string{"X-Version"}, view.ReleasedHeaders)
+			view, err = boss.ResumeEndpoint(t.Context(), e.ID)
+			require.NoError(t, err)
+			require.Equal(t, []string{"Authorization"}, view.HeldHeaders)
+			for i, p := range all {
+				p.mustDeliver([]string{"m7", "m8"}[i], "A", e.ID)
+			}
+			require.Equal(t, []string{"", ""}, merchants.took(), "no other change confirms the URL")
 			_, err = boss.ConfirmEndpoint(t.Context(), e.ID, own.URL)
 			require.ErrorIs(t, err, client.ErrConflict)
 			admin := all[1].signedIn("boss")
@@ -147,7 +157,11 @@ func TestALinkThatMovesAnEndpointGetsNoneOfItsHeaders(t *testing.T) {
 			require.Equal(t, []string{shopToken, shopToken}, merchants.took())
 			audit, err := boss.Audit(t.Context(), client.AuditFilter{What: []string{"endpoint.confirm"}})
 			require.NoError(t, err)
-			require.Equal(t, []string{"key:boss", e.ID}, []string{audit.Data[0].By, audit.Data[0].Target})
+			require.Equal(t, []string{"key:boss", e.ID, "url " + merchants.URL + ", releases Authorization"}, []string{audit.Data[0].By, audit.Data[0].Target, audit.Data[0].Detail})
+			audit, err = boss.Audit(t.Context(), client.AuditFilter{What: []string{"endpoint.update"}})
+			require.NoError(t, err)
+			require.Equal(t, "headers, url, releases X-Version, holds Authorization", audit.Data[0].Detail)
+			require.Equal(t, "headers, holds Authorization X-Version", audit.Data[1].Detail)
 		})
 	}
 }

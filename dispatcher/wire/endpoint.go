@@ -43,7 +43,10 @@ type EndpointView struct {
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
 
-	HeadersHeld bool `json:"headers_held,omitzero" doc:"true: a link set another url than the one that headers were set for, and they are not sent, tests included. POST /v1/endpoints/{id}/confirm ends it, a patch that gives a header a value, or the former url."`
+	HeadersHeld bool     `json:"headers_held,omitzero" doc:"true: held_headers has names."`
+	HeldHeaders []string `json:"held_headers,omitzero" maxItems:"20" doc:"Headers that are not sent, tests included: a link set another url than the one that their values were given for. POST /v1/endpoints/{id}/confirm releases them, or the former url. A patch releases a header only if it has its value and the url."`
+
+	ReleasedHeaders []string `json:"released_headers,omitzero" maxItems:"20" doc:"Headers that were held before this call, and are sent from now on."`
 
 	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count. Resume, another url or a test that succeeds end it."`
 

@@ -16,7 +16,7 @@ import (
 type Destination struct {
 	Endpoint *dispatcher.Endpoint
 	URL      *url.URL            // nil: the endpoint is of kind pull, or see Fault
-	Headers  []dispatcher.Header // names in canonical form; none while they are withheld
+	Headers  []dispatcher.Header // names in canonical form; without those that are held
 	phases   []phase             // ordered by until; the last one has none
 	Fault    error               // why the endpoint can't be used; nil: it can
 }
@@ -39,19 +39,11 @@ func NewDestination(e *dispatcher.Endpoint) *Destination {
 		d.Fault = dispatcher.ErrSealed // each endpoint is stored with a secret, so this one could not be decrypted
 		return d
 	}
-	for _, h := range sent(e) {
+	for _, h := range e.SentHeaders() {
 		d.Headers = append(d.Headers, dispatcher.Header{Name: textproto.CanonicalMIMEHeaderKey(h.Name), Value: h.Value})
 	}
 	d.phases, d.Fault = phases(e)
 	return d
-}
-
-// sent returns the headers that are sent to the endpoint's URL.
-func sent(e *dispatcher.Endpoint) []dispatcher.Header {
-	if e.HeadersHeld() {
-		return nil
-	}
-	return e.Headers
 }
 
 // phases returns the periods between the ends of an endpoint's secrets.

@@ -98,7 +98,7 @@ var keepCases = []testCase{
 			for range 64 {
 				e.Topics = append(e.Topics, strings.Repeat("o", 126)+".*")
 			}
-			e.TopicsAllowed, e.TopicsGiven, e.HeadersFor = e.Topics, e.Topics, e.URL
+			e.TopicsAllowed, e.TopicsGiven, e.HeadersFor = e.Topics, e.Topics, map[string]string{"x-large": e.URL + "p"}
 			e.Headers = []dispatcher.Header{{Name: "X-Large", Value: strings.Repeat("v", 8<<10)}}
 		})
 	}},
@@ -132,7 +132,7 @@ func everything(r *rig) func(*dispatcher.Endpoint) {
 		e.UID, e.Tenant, e.URL = "shop-1/main", "shop:1{a}", "https://user@example.com:8443/a?b=c#d"
 		e.Topics = []string{"payment.*", "refund.done", "payment.*"}
 		e.TopicsAllowed, e.TopicsGiven = []string{"payment.*", "refund.*"}, []string{"payment.*"}
-		e.Linked, e.HeadersFor = true, "https://example.com/before"
+		e.Linked, e.HeadersFor = true, map[string]string{"x-token": "https://example.com/before", "x-account": ""}
 		e.Description, e.Metadata = "first", map[string]string{"a": "1", "b": "2"}
 		e.Signature = signer.Stripe
 		e.Secrets = []dispatcher.EndpointSecret{

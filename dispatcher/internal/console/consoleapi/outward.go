@@ -46,7 +46,7 @@ func (c *Client) retried(all []wire.RetriedDelivery) []wire.RetriedDelivery {
 // endpoint removes the operator's notes from an endpoint.
 func (c *Client) endpoint(e *wire.EndpointView) {
 	if c.Link != nil {
-		e.UID, e.Metadata, e.Headers, e.TopicsAllowed = "", nil, nil, nil
+		e.UID, e.Metadata, e.Headers, e.HeldHeaders, e.ReleasedHeaders, e.TopicsAllowed = "", nil, nil, nil, nil, nil
 	}
 }
 

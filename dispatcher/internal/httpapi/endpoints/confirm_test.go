@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,8 +22,9 @@ const confirmPath = patchPath + "/confirm"
 // withheldEndpoint is one whose URL a link set, in place of the operator's.
 func withheldEndpoint(t testing.TB) *dispatcher.Endpoint {
 	e := apitest.Endpoint(t)
-	e.Linked, e.Unverified, e.HeadersFor = true, true, "https://former.example/"
-	require.True(t, e.HeadersHeld())
+	e.Linked, e.Unverified = true, true
+	e.HeadersFor = map[string]string{"authorization": "https://former.example/", "x-b": "https://former.example/"}
+	require.Equal(t, []string{"Authorization", "x-b"}, e.HeldHeaders())
 	return e
 }
 
@@ -34,9 +36,11 @@ func TestAConfirmedURLIsTheOperators(t *testing.T) {
 	require.Equal(t, map[string]string{"Authorization": "***", "x-b": "***"}, held.Headers)
 	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld)
+	require.Equal(t, []string{"Authorization", "x-b"}, got.ReleasedHeaders)
 	require.Equal(t, apitest.Endpoint(t), f.There)
 	got = apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld, "again it is as it was")
+	require.Empty(t, got.ReleasedHeaders)
 }
 
 func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
@@ -62,28 +66,39 @@ func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
 	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
 }
 
-func TestOnlyAPatchThatGivesAHeaderAValueConfirms(t *testing.T) {
-	for body, held := range map[string]bool{
-		`{}`:                                           true,
-		`{"description":"new"}`:                        true,
-		`{"headers":{"x-b":"***"}}`:                    true,
-		`{"headers":{"X-B":"***"}}`:                    true,
-		`{"headers":{}}`:                               true,
-		`{"headers":{"x-c":null}}`:                     true,
-		`{"headers":{"x-b":null}}`:                     true,
-		`{"url":"https://third.example/"}`:             true,
-		`{"url":"https://shop.example/hooks?k=1&l=2"}`: true,
-		`{"headers_held":false}`:                       true,
-		`{"disabled":false,"topics_allowed":["*"]}`:    true,
-		`{"headers":{"x-b":"9"}}`:                      false,
-		`{"headers":{"x-c":"9"}}`:                      false,
-		`{"headers":{"x-b":"***","x-c":"9"}}`:          false,
-		`{"headers":{"x-c":"9"},"url":"https://third.example/","ordered":false}`: false,
-		`{"headers":null}`: false, // there are none any more
+func TestOnlyAPatchThatNamesTheURLSendsItsOwnHeadersThere(t *testing.T) {
+	const all = "Authorization x-b"
+	for body, held := range map[string]string{
+		`{}`:                                           all,
+		`{"description":"new"}`:                        all,
+		`{"headers":{"x-b":"***"}}`:                    all,
+		`{"headers":{"X-B":"***"}}`:                    all,
+		`{"headers":{}}`:                               all,
+		`{"headers":{"x-c":null}}`:                     all,
+		`{"headers":{"x-b":null}}`:                     "Authorization",
+		`{"url":"https://third.example/"}`:             all,
+		`{"url":"https://shop.example/hooks?k=1&l=2"}`: all,
+		`{"headers_held":false}`:                       all,
+		`{"held_headers":[]}`:                          all,
+		`{"disabled":false,"topics_allowed":["*"]}`:    all,
+		`{"headers":{"x-b":"9"}}`:                      all,
+		`{"headers":{"X-B":"9"}}`:                      "Authorization X-B",
+		`{"headers":{"x-c":"9"}}`:                      all + " x-c",
+		`{"headers":{"x-b":"***","x-c":"9"}}`:          all + " x-c",
+		`{"headers":null}`:                             "", // there are none any more
+		`{"headers":{"x-b":"9"},"url":"https://shop.example/hooks?k=1&l=2"}`:             "Authorization",
+		`{"url":"https://shop.example/hooks?k=1&l=2","headers":{"x-b":"hunter3"}}`:       "Authorization", // the same value
+		`{"url":"https://shop.example/hooks?k=1&l=2","headers":{"x-b":"***","x-c":"9"}}`: all,
+		`{"headers":{"x-c":"9"},"url":"https://third.example/","ordered":false}`:         all,
+		`{"headers":{"x-b":"9","authorization":"9"},"url":"https://third.example/"}`:     "",
+		`{"headers":{"x-c":"9","x-b":"***"},"url":"https://former.example/"}`:            "", // the operator's own
+		`{"headers":{"x-b":null,"Authorization":"***"},"url":"https://third.example/"}`:  "Authorization",
+		`{"headers":{"AUTHORIZATION":"9"},"url":"https://shop.example/hooks?k=1&l=2"}`:   "x-b",
 	} {
 		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t)}}
 		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(apitest.New(t, f), body), 200)
-		require.Equal(t, held, got.HeadersHeld, body)
+		require.Equal(t, held, strings.Join(got.HeldHeaders, " "), body)
+		require.Equal(t, held != "", got.HeadersHeld, body)
 	}
 }
 

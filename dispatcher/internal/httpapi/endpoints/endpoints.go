@@ -216,22 +216,47 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 	if err != nil {
 		return nil, err
 	}
-	return answerEndpoint(s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
-		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
-			return dispatcher.ErrSealed
-		}
-		before := e.Clone()
-		policy, l := s.policyOf(ctx)
+	policy, l := s.policyOf(ctx)
+	return s.change(ctx, q, func(e, before *dispatcher.Endpoint) (detail string, err error) {
 		wrong := p.apply(e, policy)
 		if l != nil && !slices.Equal(before.Topics, e.Topics) {
 			wrong = api.JoinErrors(wrong, dispatcher.CheckLinkTopics(e.Topics, before.AllowedTopics(), l.View.Endpoint != ""))
 		}
-		if err := api.WrongFields(wrong); err != nil {
+		return p.fields(), api.WrongFields(wrong)
+	})
+}
+
+// change changes an endpoint, and names the headers that this releases and holds.
+func (s *Server) change(ctx context.Context, q *api.Request, change func(e, before *dispatcher.Endpoint) (detail string, err error)) (*api.Response, error) {
+	var before *dispatcher.Endpoint
+	view, err := s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
+		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
+			return dispatcher.ErrSealed
+		}
+		before = e.Clone()
+		detail, err := change(e, before)
+		if err != nil {
 			return err
 		}
-		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: p.fields()})
+		_, l := s.policyOf(ctx)
+		e.NoteSetter(before, l != nil)
+		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: detail + named(", releases ", e.Released(before)) + named(", holds ", e.HeldHeaders())})
 		return nil
-	}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := wireEndpoint(&view)
+	w.ReleasedHeaders = view.Released(before)
+	return api.JSON(http.StatusOK, w)
+}
+
+// named returns the names of headers for the audit, or nothing if there are none.
+func named(what string, headers []string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	return what + strings.Join(headers, " ")
 }
 
 // policyOf returns the policy for a caller's changes. It returns the caller as well if it is a
@@ -272,22 +297,18 @@ func (s *Server) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Resp
 	if err != nil {
 		return nil, err
 	}
-	return answerEndpoint(s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
-		if len(e.Secrets) == 0 {
-			return dispatcher.ErrSealed
-		}
+	return s.change(ctx, q, func(e, _ *dispatcher.Endpoint) (detail string, err error) {
 		if e.URL != p.Value.url {
-			return &api.Problem{Kind: api.Changed, Detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
+			return "", &api.Problem{Kind: api.Changed, Detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
 		}
 		for _, wrong := range e.Validate(s.Policy) {
 			if wrong.Path == "$.url" {
-				return api.InvalidFields([]dispatcher.FieldError{wrong})
+				return "", api.InvalidFields([]dispatcher.FieldError{wrong})
 			}
 		}
 		e.Confirm()
-		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: "url " + api.WithoutSecrets(e.URL)})
-		return nil
-	}))
+		return "url " + api.WithoutSecrets(e.URL), nil
+	})
 }
 
 // deleteEndpoint serves DELETE /v1/endpoints/{id}.

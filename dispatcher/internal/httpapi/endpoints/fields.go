@@ -19,7 +19,8 @@ import (
 // endpointDraft is an endpoint before it is created or changed.
 type endpointDraft struct {
 	*dispatcher.Endpoint
-	secret string // as given; empty: not given
+	secret string          // as given; empty: not given
+	given  map[string]bool // the headers that got a value; true: a new one
 }
 
 // The errors of refused fields of an endpoint.
@@ -69,6 +70,8 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "id", Why: "is made by the server; a uid is a name of your own"},
 	{Name: "state", Why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
 	{Name: "headers_held", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm ends it"},
+	{Name: "held_headers", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm releases them"},
+	{Name: "released_headers", Why: isReadOnly},
 	{Name: "failing_since", Why: isReadOnly},
 	{Name: "disabled_at", Why: isReadOnly},
 	{Name: "disabled_reason", Why: isReadOnly},
@@ -273,9 +276,10 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Trace: v.Trace, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
-		FailingSince: wire.Time{Time: v.Failing}, HeadersHeld: v.HeadersHeld(),
+		FailingSince: wire.Time{Time: v.Failing}, HeldHeaders: v.HeldHeaders(),
 		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
 	}
+	w.HeadersHeld = len(w.HeldHeaders) > 0
 	if v.DisableAfter != nil {
 		after := wire.Duration(*v.DisableAfter)
 		w.DisableAfter = &after

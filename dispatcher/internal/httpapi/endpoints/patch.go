@@ -56,7 +56,7 @@ func decodePatch(d *api.Decoder) (p patch) {
 // that the patch does not name, because settings may have changed after they were set.
 func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
 	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
-	draft := &endpointDraft{Endpoint: e}
+	draft := &endpointDraft{Endpoint: e, given: map[string]bool{}}
 	for _, s := range p.steps {
 		change := s.field.Merge
 		if change == nil {
@@ -65,6 +65,9 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 		if err := change(draft, s.value); err != nil {
 			wrong = append(wrong, fields.At("$."+s.field.Name, err))
 		}
+	}
+	for name, isNew := range draft.given { // now that the patch's own url is set
+		e.NoteHeader(name, isNew, p.names("$.url"))
 	}
 	var more []dispatcher.FieldError
 	for _, w := range e.Validate(l) {
@@ -196,10 +199,11 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 			}
 			continue
 		}
+		had := len(next)
 		next = slices.DeleteFunc(next, named)
 		if !t.Null {
+			e.given[t.Name] = len(next) == had
 			next = append(next, dispatcher.Header{Name: t.Name, Value: t.Text})
-			e.HeadersFor = "" // the headers are for the current URL
 		}
 	}
 	e.Headers = inOrder(next)

@@ -44,7 +44,8 @@ type record struct {
 	MaxInFlight     int               `json:"max,omitzero"`
 	Rate            string            `json:"rate,omitzero"`
 	Headers         []headerRecord    `json:"headers,omitzero"`
-	HeadersFor      string            `json:"headers_for,omitzero"` // URL
+	HeadersFor      map[string]string `json:"held_for,omitzero"`    // URLs
+	AllHeadersFor   string            `json:"headers_for,omitzero"` // URL: all headers are held, for 0.2.0, which knows only this field
 	Success         string            `json:"success,omitzero"`
 	Ordered         bool              `json:"ordered,omitzero"`
 	Trace           bool              `json:"trace,omitzero"`
@@ -86,7 +87,7 @@ var errEndpoint = errors.New("broken endpoint record")
 func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 	r := record{
 		UID: e.UID, Tenant: e.Tenant, Pull: e.Pull, URL: e.URL, Topics: e.Topics, Description: e.Description, Metadata: e.Metadata,
-		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor,
+		Linked: e.Linked, TopicsAllowed: e.TopicsAllowed, TopicsGiven: e.TopicsGiven, HeadersFor: e.HeadersFor, AllHeadersFor: forAll(e.HeadersFor),
 		Signature: e.Signature, Timeout: int64(e.Timeout), MaxInFlight: e.MaxInFlight, Rate: e.Rate.String(),
 		Ordered: e.Ordered, Trace: e.Trace, Paused: e.Paused, Disabled: e.Disabled, Unverified: e.Unverified, Since: e.Since,
 		Gone: e.Cause == dispatcher.WhyGone, Failing: e.Cause == dispatcher.WhyFailing, StoppedBy: e.StoppedBy, StoppedAt: conn.ToMillis(e.StoppedAt),
@@ -165,6 +166,12 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		after := time.Duration(*r.DisableAfter) * time.Millisecond
 		e.DisableAfter = &after
 	}
+	if r.HeadersFor == nil && r.AllHeadersFor != "" { // as 0.2.0 wrote it
+		e.HeadersFor = make(map[string]string, len(r.Headers))
+		for _, h := range r.Headers {
+			e.HeadersFor[strings.ToLower(h.Name)] = r.AllHeadersFor
+		}
+	}
 	if err := r.rules(e); err != nil {
 		return broken, fmt.Errorf("%w: %w", errEndpoint, err)
 	}
@@ -182,6 +189,18 @@ func decodeStored(id, stored string, box *seal.Box, trust bool) (*dispatcher.End
 		return e, err
 	}
 	return e, nil
+}
+
+// forAll returns the URL for which 0.2.0 holds all headers while any is held. If they do not have
+// the same one, it is no URL, so that none releases them.
+func forAll(held map[string]string) (url string) {
+	for _, one := range held {
+		if one == "" || url != "" && one != url {
+			return "-"
+		}
+		url = one
+	}
+	return url
 }
 
 // rules parses the fields that have their own text form.

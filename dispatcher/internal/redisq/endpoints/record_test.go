@@ -64,6 +64,42 @@ func TestWhatIsStoredOfAnEndpointStaysReadable(t *testing.T) {
 	require.Equal(t, keptRecord, "7 "+string(record))
 }
 
+// heldRecord is what 0.2.0 stored of an endpoint whose URL a link had set.
+const heldRecord = `3 {"url":"https://example.com/new","linked":true,"sig":"standard","secrets":[{"p":"whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}],` +
+	`"headers":[{"n":"X-A","p":"1"},{"n":"authorization","p":"2"}],"headers_for":"https://example.com/old","created":1772280000007,"updated":1772280000008}`
+
+func TestAllHeadersThatAnEarlierVersionHeldAreHeldForItsURL(t *testing.T) {
+	e, err := endpoints.Decode("ep_a", heldRecord, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"x-a": "https://example.com/old", "authorization": "https://example.com/old"}, e.HeadersFor)
+	require.Equal(t, []string{"X-A", "authorization"}, e.HeldHeaders())
+}
+
+// In a roll-out, an instance of 0.2.0 reads what a newer one wrote. It knows only headers_for, and
+// releases all headers if the endpoint gets that URL.
+func TestAnEarlierVersionHoldsAllHeadersWhileOneIsHeld(t *testing.T) {
+	const old, other = "https://example.com/old", "https://example.com/other"
+	for want, held := range map[string]map[string]string{
+		`"headers_for":"` + old + `"`: {"x-a": old, "authorization": old},
+		`"headers_for":"-"`:           {"x-a": old, "authorization": other},
+		`"headers_for":"-",`:          {"x-a": ""},
+		`"headers_for":"` + other:     {"x-a": other},
+	} {
+		e, err := endpoints.Decode("ep_a", heldRecord, nil)
+		require.NoError(t, err)
+		e.HeadersFor = held
+		record, err := endpoints.Encode(e, nil)
+		require.NoError(t, err)
+		require.Contains(t, string(record), want)
+	}
+	e, err := endpoints.Decode("ep_a", heldRecord, nil)
+	require.NoError(t, err)
+	e.HeadersFor = nil
+	record, err := endpoints.Encode(e, nil)
+	require.NoError(t, err)
+	require.NotContains(t, string(record), "_for")
+}
+
 func TestWhatALaterVersionAddsToAnEndpointIsPassedOver(t *testing.T) {
 	later := `7 {"colour":"red","deep":{"a":[1,{"b":null}]},` + keptRecord[3:len(keptRecord)-1] + `,"z":1.5e300}`
 	got, err := endpoints.Decode("ep_a", later, nil)
@@ -110,12 +146,15 @@ func (d dice) endpoint(t testing.TB) *dispatcher.Endpoint {
 		Signature: signer.Schemes[d.IntN(len(signer.Schemes))],
 		Timeout:   time.Duration(d.Int64()), MaxInFlight: d.Int(), Pull: d.coin(),
 		Ordered: d.coin(), Paused: d.coin(), Disabled: d.coin(), Unverified: d.coin(),
-		Linked: d.coin(), HeadersFor: d.text(), CreatedAt: d.time(), UpdatedAt: d.time(),
+		Linked: d.coin(), CreatedAt: d.time(), UpdatedAt: d.time(),
 	}
 	for range d.IntN(4) {
 		e.Topics = append(e.Topics, d.text())
 		e.Headers = append(e.Headers, dispatcher.Header{Name: d.text(), Value: d.bytes()})
 		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: e.Signature.NewSecret(), Until: d.time()})
+	}
+	if d.coin() {
+		e.HeadersFor = map[string]string{d.text(): d.text(), d.text(): d.text()}
 	}
 	if d.coin() {
 		e.TopicsAllowed, e.TopicsGiven = []string{}, []string{d.text()}

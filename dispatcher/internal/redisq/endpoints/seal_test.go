@@ -235,7 +235,7 @@ func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
 	options := endpointOptions(redistest.StartMini(t), newTestBox(t))
 	store := openTestStore(t, options)
 	e, other := secretive("ep_a"), secretive("ep_b")
-	e.Linked, e.HeadersFor = true, "https://before.example/"
+	e.Linked, e.HeadersFor = true, map[string]string{"x-token": "https://before.example/"}
 	e.TopicsAllowed, e.TopicsGiven = []string{"allowed.*"}, []string{"given.*"}
 	mustCreate(t, store, e, other)
 	old := endpointValue(t, store.Client(), options.Project, e.ID)
@@ -249,7 +249,7 @@ func TestNoPartOfAProvedRecordCanBeChanged(t *testing.T) {
 		"its URL":              strings.Replace(value, "https://example.com/", "https://attacker.example/", 1),
 		"who set its URL":      strings.Replace(value, `"linked":true,`, "", 1),
 		"the URL of headers":   strings.Replace(value, "https://before.example/", "https://example.com/", 1),
-		"that headers wait":    strings.Replace(value, `"headers_for":"https://before.example/",`, "", 1),
+		"that headers wait":    strings.Replace(value, `"held_for":{"x-token":"https://before.example/"},"headers_for":"https://before.example/",`, "", 1),
 		"topics of links":      strings.Replace(value, "allowed.*", "*", 1),
 		"topics given":         strings.Replace(value, "given.*", "*", 1),
 		"its tenant":           strings.Replace(value, `"tenant":"shop"`, `"tenant":"evil"`, 1),

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -104,6 +106,40 @@ func ended(c dispatcher.Claimed, v dispatcher.Verdict) dispatcher.Settlement {
 		ID: c.ID, Verdict: v, Wait: time.Hour, Due: c.Due, First: c.Attempt == 1, Reason: dispatcher.ReasonGone,
 		Attempt: dispatcher.Attempt{Number: c.Attempt, At: c.Due, Status: 500, Verdict: v, Duration: time.Millisecond},
 	}
+}
+
+// A clock that went back lets the mover read the expiry of a delivery too early. The delivery
+// still expires at its time.
+func TestAnExpiryThatIsReadTooEarlyIsKept(t *testing.T) {
+	r := newTrap(t)
+	_, _, err := r.store.Limit(t.Context(), "one", "a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
+	require.NoError(t, err)
+	e := r.entry("a", "m1", 0)
+	e.Message.ExpiresAt = r.now.Add(time.Minute)
+	r.schedule(e)
+	key := r.store.Conn().Tag(0) + keys.Expiring
+	require.NoError(t, r.store.Client().ZAdd(t.Context(), key, redis.Z{Score: float64(r.now.UnixMilli()), Member: "a:m1"}).Err())
+	require.NoError(t, r.store.Client().ZAdd(t.Context(), r.store.Conn().Tag(0)+keys.Parked, redis.Z{Score: 1, Member: "~expiring"}).Err())
+	r.move()
+	require.Equal(t, stored.PlaceReady, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
+	r.setClock(e.Message.ExpiresAt)
+	r.move()
+	require.Equal(t, stored.PlaceDead, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
+}
+
+// A due time that no clock gives is due. Each hint reports it, so that no instance rests.
+func TestATimeBelowAllTimesIsReportedAsDue(t *testing.T) {
+	r := newTrap(t)
+	r.schedule(r.entry("a", "m1", time.Hour))
+	due := r.store.Conn().Tag(0) + keys.Due
+	for _, score := range []float64{0, -5} {
+		require.NoError(t, r.store.Client().ZAdd(t.Context(), due, redis.Z{Score: score, Member: "a:m1"}).Err())
+		_, hints, err := r.store.Claim(t.Context(), "one", []int{0}, 8, 512)
+		require.NoError(t, err)
+		require.Equal(t, time.UnixMilli(1).UTC(), hints[0].Due.UTC())
+	}
+	r.move()
+	require.Len(t, r.claim("one", 8), 1)
 }
 
 // A record that was deleted by hand must stop no script, whatever place its

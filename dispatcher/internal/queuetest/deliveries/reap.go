@@ -273,6 +273,17 @@ var ReapCases = []rig.Case{
 		r.Move()
 		require.Len(r, r.Claim(rig.Two, 8), 1)
 	}},
+	{Name: "a suspect that has to wait uses no turn of its lane's rate", Run: func(r *rig.Rig) {
+		suspects(r, 1)
+		r.Pass(time.Hour)
+		r.Limit("a", rig.Every(time.Hour))
+		got, _, err := r.Queue.ClaimBeside(r.Ctx, rig.One, r.All(), dispatcher.Claim{Wanted: 8, Free: 512, Suspects: []dispatcher.Lane{"a"}})
+		require.NoError(r, err)
+		require.Empty(r, got)
+		r.MustStand(rig.Named("a", "m0"), dispatcher.StatusScheduled)
+		r.Publish("a", "other")
+		r.MustClaim(rig.Two, rig.Named("a", "other"))
+	}},
 	{Name: "a claim returns suspects of at most 32 lanes", Run: func(r *rig.Rig) {
 		for n := range 40 {
 			r.Publish(dispatcher.Lane(fmt.Sprintf("l%02d", n)), fmt.Sprint("m", n))

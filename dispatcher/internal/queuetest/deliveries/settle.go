@@ -262,6 +262,19 @@ var LateCases = []rig.Case{
 		r.Move()
 		r.MustClaimNothing(rig.Two)
 	}},
+	{Name: "a late success of the first attempt leaves the later attempts counted", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		for n := range 2 {
+			again := r.MustClaim(rig.Two, c.ID)[0]
+			require.Equal(r, n+1, again.Attempt)
+			r.MustSettle(rig.Two, rig.Failure(again, time.Minute))
+			r.Pass(time.Minute)
+			r.Move()
+		}
+		require.Equal(r, 1, c.Attempt)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, 2, r.MustStand(c.ID, dispatcher.StatusDelivered).Attempts)
+	}},
 	{Name: "a late success of an ended delivery changes nothing", Run: func(r *rig.Rig) {
 		dead := r.TakeOver("a", "m1")
 		r.MustSettle(rig.Two, rig.Death(r.MustClaim(rig.Two, dead.ID)[0], dispatcher.ReasonGone))

@@ -27,7 +27,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// keep has EachFixture write the fixture of a release, as CONTRIBUTING.md says.
+// keep has EachFixture write the fixture of a release, as deploy/release/README.md says.
 var keep = flag.String("fixture", "", "write the data of this version into testdata/upgrade, under this name")
 
 const (

@@ -29,7 +29,7 @@ var shelves = []struct {
 	pages []string
 }{
 	{"Use it", []string{"publish", "endpoints", "receive", "find", "queues", "outbox", "faq"}},
-	{"Run it", []string{deployPage, "operate", "traces", "archive", "isolation", "security", "speed", "migrate", "compare"}},
+	{"Run it", []string{deployPage, "operate", "traces", "archive", "isolation", "security", "speed", "migrate", "compare", "design"}},
 	{"Reference", []string{"settings", "commands", "metrics", problemsPage}},
 }
 

@@ -71,7 +71,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			if f.asJSON {
 				err = show.JSON(cmd.OutOrStdout(), r)
 			} else {
-				err = printReport(cmd.OutOrStdout(), r)
+				printReport(cmd.OutOrStdout(), r)
 			}
 			if err == nil && (!r.Valid || len(r.Findings) > 0) {
 				err = errNotValid
@@ -211,7 +211,7 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 }
 
 // printReport prints a sentence for each finding, with its cure below.
-func printReport(out io.Writer, r inspect.Report) error {
+func printReport(out io.Writer, r inspect.Report) {
 	verdict := "not valid"
 	if r.Valid {
 		verdict = fmt.Sprintf("valid: signed with this secret as %s", r.Scheme)
@@ -228,7 +228,6 @@ func printReport(out io.Writer, r inspect.Report) error {
 			fmt.Fprintf(out, "    %s\n", term.Visible(one.Cure))
 		}
 	}
-	return nil
 }
 
 // errPointsLost sets the exit code of a receiver that lost points. The reasons were printed.

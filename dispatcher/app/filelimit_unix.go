@@ -12,7 +12,7 @@ import (
 // hard one before main begins.
 func fileLimit() int {
 	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > math.MaxInt32 {
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || uint64(l.Cur) > math.MaxInt32 { //nolint:unconvert // signed on FreeBSD
 		return 0
 	}
 	return int(l.Cur)

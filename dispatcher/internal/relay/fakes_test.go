@@ -37,8 +37,7 @@ type fakeOutbox struct {
 
 func (f *fakeOutbox) fence() {
 	f.mu.Lock()
-	//lint:ignore SA2001 nothing is guarded: it orders what was done before
-	f.mu.Unlock()
+	f.mu.Unlock() //nolint:staticcheck // SA2001: nothing is guarded, it orders what was done before
 }
 
 type fakeRow struct {

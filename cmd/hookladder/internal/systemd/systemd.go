@@ -33,7 +33,7 @@ func (s Supervisor) Ready(ctx context.Context, addr string) {
 		return
 	}
 	s.report("READY=1")
-	alive, end := s.signs(addr)
+	alive, end := s.signs()
 	go func() { // it ends with the process
 		defer end()
 		for {
@@ -51,7 +51,7 @@ func (s Supervisor) Ready(ctx context.Context, addr string) {
 }
 
 // signs returns the times at which a sign of life is due: twice as often as systemd expects it.
-func (s Supervisor) signs(addr string) (due <-chan time.Time, end func()) {
+func (s Supervisor) signs() (due <-chan time.Time, end func()) {
 	if s.watchdog == 0 {
 		return nil, func() {}
 	}

@@ -21,7 +21,7 @@ func TestAPublishIsAnsweredAsTheContractSays(t *testing.T) {
 	w := apitest.Post(apitest.New(t, f), "/v1/messages", apitest.Message(`"id":"msg_1"`))
 	require.Equal(t, 202, w.Code)
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
-	lane := string(f.The(t).ID) // below, the lane is read from the answer instead
+	lane := f.The(t).ID // below, the lane is read from the answer instead
 	require.Equal(t, "msg_1", lane)
 	got := apitest.DecodeAnswer[wire.Published](t, w, 202)
 	dest := got.Deliveries[0].Destination

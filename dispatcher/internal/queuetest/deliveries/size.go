@@ -190,7 +190,7 @@ var SizeCases = []rig.Case{
 		lane := dispatcher.Lane(strings.Repeat("u", dispatcher.MaxLane))
 		for _, id := range []string{long, "-", "_", "0", "-1", "a--b"} {
 			for _, lane := range []dispatcher.Lane{lane, "x", "u_-_Ab12"} {
-				full := id
+				var full string
 				if id != long {
 					full = id + "-" + string(lane)
 				} else {

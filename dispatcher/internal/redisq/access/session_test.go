@@ -222,11 +222,11 @@ func TestALookUpIsOneRoundTrip(t *testing.T) {
 
 func TestLinksAreMadeAndRevokedWhileMemoryIsFull(t *testing.T) {
 	r := newRig(t, redistest.Start(t))
-	before, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	r.full()
 	r.client.ConfigSet(t.Context(), "maxmemory", "0")
 	r.pass(7 * time.Hour)
-	before, _ = r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
+	before, _ := r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
 	r.full()
 	made, opens := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	require.Equal(t, []string{made.ID, before.ID}, r.ids(10), "the expired one was removed")

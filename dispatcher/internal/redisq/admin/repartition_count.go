@@ -50,7 +50,7 @@ func (r *repartition) mustHaveMoved() error {
 	for n, ring := range r.rings {
 		for prefix, list := range ring {
 			for _, of := range list {
-				if _, lane := owner(prefix + of); lane != "" && r.target(lane) != n {
+				if lane := owner(prefix + of); lane != "" && r.target(lane) != n {
 					return errLeft(r.s.tags[n] + prefix + of)
 				}
 			}

@@ -65,7 +65,7 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 				return err
 			}
 		}
-		_, lane := owner(key.name)
+		lane := owner(key.name)
 		if lane == "" || key.partition >= len(r.s.tags) || r.target(lane) == key.partition {
 			continue
 		}
@@ -85,13 +85,13 @@ func (r *repartition) moveKeys(ctx context.Context) error {
 func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == keys.Tenant }
 
 // owner returns the lane that a key belongs to, or "".
-func owner(name string) (k keys.Kind, lane string) {
+func owner(name string) (lane string) {
 	k, of, known := keys.Explain(name)
 	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases belong to an instance, a subject to messages
 		lane, _, _ = strings.Cut(of, ":")
 		lane, _ = shelf.Lane(lane)
 	}
-	return k, lane
+	return lane
 }
 
 // moveBatch moves some keys. An existing target was left by a run that did not finish,

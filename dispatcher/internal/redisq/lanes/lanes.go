@@ -3,7 +3,6 @@ package lanes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -248,9 +247,9 @@ func readLanes(r conn.Call, failingAfter time.Duration) (pause *dispatcher.Stopp
 		more = r.Number() == 1
 	}
 	for r.More() {
-		l, err := readLane(&r.Reply, now, failingAfter)
-		if err = errors.Join(r.Err, err); err != nil {
-			return nil, false, nil, err
+		l := readLane(&r.Reply, now, failingAfter)
+		if r.Err != nil {
+			return nil, false, nil, r.Err
 		}
 		l.state.All = pause
 		lanes = append(lanes, l)
@@ -258,7 +257,7 @@ func readLanes(r conn.Call, failingAfter time.Duration) (pause *dispatcher.Stopp
 	return pause, more, lanes, r.Err
 }
 
-func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l knownLane, err error) {
+func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l knownLane) {
 	st := &l.state
 	st.Lane = dispatcher.Lane(a.Text())
 	l.score, _ = strconv.ParseFloat(a.Text(), 64)
@@ -288,5 +287,5 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	case st.Waiting > 0 && st.Token.After(now):
 		st.Limit = dispatcher.WhyRate
 	}
-	return l, nil
+	return l
 }

@@ -63,7 +63,7 @@ func (s *Deliveries) Standing(ctx context.Context, batch []dispatcher.Entry) ([]
 	}
 	st := &stander{s: s, names: names, batch: batch, out: out, found: make([]map[int][]dispatcher.Delivery, len(batch))}
 	st.findElsewhere(ctx, lies)
-	for todo := standings(batch, lies); len(todo) > 0; {
+	for todo := standings(lies); len(todo) > 0; {
 		lanes, some := 0, 0
 		for some < len(todo) && (some == 0 || lanes+todo[some].lanes <= standLanes) {
 			lanes += todo[some].lanes
@@ -122,7 +122,7 @@ func (st *stander) findElsewhere(ctx context.Context, lies [][]int) {
 }
 
 // standings divides the work into calls, by the expected number of lanes.
-func standings(batch []dispatcher.Entry, lies [][]int) (todo []standing) {
+func standings(lies [][]int) (todo []standing) {
 	for n, list := range lies {
 		var next standing
 		for k := 0; k < len(list); {

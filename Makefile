@@ -1,15 +1,14 @@
 # Hookladder's tasks. `make help` lists them.
 
 GO          ?= go
-# One version for everybody: a newer staticcheck finds new things, and that
-# should happen in a commit of its own.
-STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# It is compiled like a release, and it reads packages as they are compiled with BUILDFLAGS.
-RUN_STATICCHECK = CGO_ENABLED=0 $(GO) run -trimpath -exec 'env CGO_ENABLED=$(CGO_ENABLED) "GOFLAGS=$(strip $(GOFLAGS_NOW) $(BUILDFLAGS))"' $(STATICCHECK)
-GOFLAGS_NOW     = $(shell $(GO) env GOFLAGS)
-# All checks, but a package comment in each package (ST1000): commands and test
-# support have their words elsewhere.
-CHECKS      ?= all,-ST1000
+# One version for everybody: a newer linter finds new things, and that should happen in a
+# commit of its own. It is compiled like a release, and it reads packages as they are
+# compiled with BUILDFLAGS.
+GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
+LINT         = CGO_ENABLED=0 $(GO) run -trimpath -ldflags=-w -exec 'env CGO_ENABLED=$(CGO_ENABLED) "GOFLAGS=$(strip $(GOFLAGS_NOW) $(BUILDFLAGS))"' $(GOLANGCI) run
+GOFLAGS_NOW  = $(shell $(GO) env GOFLAGS)
+# The folders of the modules that deploy/go.work lists.
+MODULES      = ./... ./deploy/browser/... ./deploy/chaos/... ./deploy/interop/... ./deploy/release/...
 # More flags for the tests, such as -v or -run Name.
 TESTFLAGS   ?=
 # When a package's tests are taken to hang: they need two minutes, on a busy
@@ -25,6 +24,10 @@ CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
 CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty
+# How many mutants `make mutants` tries, and more flags for it, such as -seed 7 or
+# -files 'lua/settle'.
+MUTANTS     ?= 40
+MUTANTFLAGS ?=
 # More flags for `make bench`, such as --only drain or --json figures.json.
 BENCHFLAGS  ?=
 
@@ -41,7 +44,7 @@ SHORT       ?=
 fuzz lint test test-short cover docs-check bench-queue chaos release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz ship-check release-check release-snapshot image-check chart-check stack-check licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +53,9 @@ build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
 
 # Many packages mostly wait for time to pass, so four run at once on any machine.
-# Linking without debug tables (-w) saves a third of the linker's time. vet looks at
-# the packages as they are built for the race detector: without it they would all be
-# compiled once more, and so does staticcheck. vet ran by then, so the tests leave it out. A program with the
+# Linking without debug tables (-w) saves a third of the linker's time. The
+# linter looks at the packages as they are built for the race detector: without it they would
+# all be compiled once more. Its vet ran by then, so the tests leave it out. A program with the
 # race detector waits a second at its end for reports of other threads. These tests
 # wait for all their goroutines, so they do without. The packages that need most time
 # start first. The interpreter of Lua, which only runs scripts of one caller at a time,
@@ -60,7 +63,7 @@ build: ## build the one binary, static, to bin/hookladder
 FIRST := ./deploy/browser ./deploy/e2e ./dispatcher/internal/engine ./dispatcher/internal/redisq ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
 RACE  := -race -gcflags=github.com/yuin/gopher-lua/...=-race=false
 test docs-check: BUILDFLAGS = $(RACE)
-test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, vet, staticcheck, all tests with the race detector
+test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests with the race detector
 	GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(FIRST) work
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
@@ -69,10 +72,8 @@ test-short: ## the same in a minute: no race detector, no clusters, no whole pro
 cover: needs ## statements that the tests execute, in the program too; fails below 90 % of the code that deletes or restores data
 	TESTFLAGS="-timeout $(TESTTIMEOUT) $(TESTFLAGS)" GO="$(GO)" .ci/cover $(COVER)
 
-lint: ## gofmt, go vet and staticcheck
-	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; }
-	$(GO) vet $(BUILDFLAGS) work
-	$(RUN_STATICCHECK) -checks $(CHECKS) work
+lint: ## golangci-lint, with the rules of .golangci.yaml
+	$(LINT) $(MODULES)
 
 docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' receivers in Node, PHP, Ruby, Java and C#
 	@.ci/needs redis-server postgres curl jq node npm python3 php ruby javac mcs
@@ -86,7 +87,7 @@ stack-check chart-check release-check image-check release-snapshot: export CGO_E
 stack-check chart-check release-check image-check release-snapshot: BUILDFLAGS = -trimpath
 stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
 	@.ci/needs redis-server postgres prometheus nginx curl
-	cd deploy/ship/stack && $(GO) vet $(BUILDFLAGS) ./... && $(RUN_STATICCHECK) -checks $(CHECKS) ./...
+	cd deploy/ship/stack && $(LINT) ./...
 	cd deploy/ship/stack && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -v -timeout 10m $(TESTFLAGS) ./...
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
@@ -122,9 +123,12 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the 
 		done; \
 	done
 
+mutants: redis ## change MUTANTS places (default 40, all: every one, which takes a night) of the scripts and of the code around them, one at a time, and see a test fail for each
+	$(GO) run ./deploy/mutants $(if $(filter-out all,$(MUTANTS)),-sample $(MUTANTS)) $(MUTANTFLAGS)
+
 # Helm's libraries take long to compile, so this module is not in deploy/go.work.
 chart-check: ## render the Helm chart for several sets of values, and check each object against its type of Kubernetes
-	cd deploy/ship/chart && $(GO) vet $(BUILDFLAGS) . && $(RUN_STATICCHECK) -checks $(CHECKS) . && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w $(TESTFLAGS) .
+	cd deploy/ship/chart && $(LINT) . && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w $(TESTFLAGS) .
 
 # Each of these checks needs no other one.
 ship-check: SHORT = yes

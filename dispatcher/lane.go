@@ -38,10 +38,11 @@ func lanePrefix(name string) string {
 }
 
 // URLLane returns the lane of a bare URL: u_ and a hash of 10 characters over its scheme, host
-// and port, and the message's tenant. URLs of one tenant with one origin share a lane. A failure
-// or pause for another tenant at the same host does not affect it.
+// and port, and the message's tenant. URLs of one tenant with one origin share a lane, with or
+// without the dot of a complete name. A failure or pause for another tenant at the same host does
+// not affect it.
 func URLLane(u *url.URL, tenant string) Lane {
-	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
 	if port == "" {
 		port = "80"
 		if scheme == "https" {
@@ -90,7 +91,8 @@ func (l Lane) IsQueue() bool { return strings.HasPrefix(string(l), queuePrefix) 
 // URLLaneName returns the stored name of a bare URL's lane: its origin, a space, and the tenant,
 // which may be empty.
 func URLLaneName(u *url.URL, tenant string) string {
-	return strings.ToLower(u.Scheme+"://"+u.Host) + " " + tenant
+	host := strings.TrimSuffix(strings.Replace(u.Host, ".:", ":", 1), ".") // as in URLLane
+	return strings.ToLower(u.Scheme+"://"+host) + " " + tenant
 }
 
 // AllLanes means every lane in a pause or a resume.

@@ -243,7 +243,7 @@ func TestURLsAreRefused(t *testing.T) {
 		"http://a:99999999999/": "port", "http://a:080/": "port", "http://a:/": "empty port", "http://a:x/": "not a URL",
 		"http://a:-1/": "not a URL", "http://b\u00fccher.example/": "punycode", "http://a/\u00e9": "percent-encode",
 		"http://a/?q=\u00e9": "percent-encode", "http://%61.example/": "percent sign", "http://[fe80::1%25eth0]/": "percent sign",
-		"http://a..b/": "empty label", "http://.a/": "empty label", "http://a./": "empty label",
+		"http://a..b/": "empty label", "http://.a/": "empty label", "http://a../": "empty label", "http://./": "empty label", "http://1.2.3.4./": "looks like an address",
 		"http://" + strings.Repeat("a", 64) + "/":     "label of 64",
 		"http://" + strings.Repeat("abc.", 64) + "a/": "host of 257", "http://a,b/": "other characters", "http://a*/": "other characters",
 		"http://2130706433/": "looks like an address", "http://0x7f000001/": "looks like an address",

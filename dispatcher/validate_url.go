@@ -122,6 +122,7 @@ func checkHost(u *url.URL) error {
 	if host == "" {
 		return errors.New("has no host")
 	}
+	host, complete := strings.CutSuffix(host, ".") // RFC 3986, section 3.2.2: the name is complete
 	if len(host) > maxHost {
 		return fmt.Errorf("has a host of %d bytes, at most %d are taken", len(host), maxHost)
 	}
@@ -140,7 +141,7 @@ func checkHost(u *url.URL) error {
 	// Some resolvers read 127.1, 0x7f.1 and 2130706433 as addresses, others as names. A valid
 	// name never ends with a number.
 	if numeric(last) {
-		if _, err := netip.ParseAddr(host); err != nil {
+		if _, err := netip.ParseAddr(host); err != nil || complete {
 			return errors.New("has a host that looks like an address but is none: write four decimal numbers")
 		}
 	}

@@ -31,6 +31,7 @@ func TestAnAddressIsWrittenInOneWay(t *testing.T) {
 		"http://0x" + strings.Repeat("f", 61): "looks like an address",
 		"http://a.0x/":                        "looks like an address",
 		"http://192.0.2.1:0080/":              "port of 1 to 65535",
+		"http://192.0.2.1./":                  "looks like an address",
 	} {
 		_, err := dispatcher.ParseURL(raw)
 		require.ErrorContains(t, err, says, "%q", raw)
@@ -48,7 +49,7 @@ func TestOnePlaceHasOneLane(t *testing.T) {
 		return dispatcher.URLLane(u, "")
 	}
 	for _, same := range [][]string{
-		{"https://shop.example", "https://SHOP.example/", "https://shop.example:443/a?b", "HTTPS://Shop.Example:443"},
+		{"https://shop.example", "https://SHOP.example/", "https://shop.example:443/a?b", "HTTPS://Shop.Example:443", "https://shop.example./", "https://Shop.Example.:443/a"},
 		{"http://shop.example/", "http://shop.example:80/x"},
 		{"http://[2001:db8::a]/", "http://[2001:DB8::A]:80/"},
 	} {
@@ -59,6 +60,11 @@ func TestOnePlaceHasOneLane(t *testing.T) {
 	u, err := dispatcher.ParseURL("https://shop.example")
 	require.NoError(t, err)
 	require.EqualValues(t, "u_3Bq7zSIGh4", dispatcher.URLLane(u, ""), "the lane of an origin keeps its name")
+	for raw, name := range map[string]string{"https://Shop.Example./x": "https://shop.example a", "https://shop.example.:8443/": "https://shop.example:8443 a"} {
+		u, err := dispatcher.ParseURL(raw)
+		require.NoError(t, err)
+		require.Equal(t, name, dispatcher.URLLaneName(u, "a"), "the lane is found by its origin")
+	}
 	apart := map[dispatcher.Lane]string{}
 	for _, raw := range []string{"http://shop.example/", "https://shop.example/", "https://shop.example:8443/", "https://www.shop.example/", "http://192.0.2.1/", "http://[2001:db8::1]/"} {
 		require.Empty(t, apart[lane(raw)], raw)

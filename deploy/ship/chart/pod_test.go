@@ -154,6 +154,15 @@ func TestSecretsComeFromTheNamedSecrets(t *testing.T) {
 	}})
 }
 
+// With the ndots:5 of a pod, the cluster's domains are searched first for each receiver's name.
+func TestTheNamesOfReceiversAreNotSearchedInTheCluster(t *testing.T) {
+	one := "1"
+	for _, set := range sets {
+		pod := mustRender(t, set).deployment.Spec.Template.Spec
+		require.Equal(t, []corev1.PodDNSConfigOption{{Name: "ndots", Value: &one}}, pod.DNSConfig.Options)
+	}
+}
+
 func TestThePodsHaveNoRights(t *testing.T) {
 	for _, set := range sets {
 		pod := mustRender(t, set).deployment.Spec.Template.Spec

@@ -16,9 +16,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -52,11 +50,6 @@ const (
 	quickWait = 50 * time.Millisecond
 )
 
-// Resolver returns the addresses of a name. *net.Resolver is one.
-type Resolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
 // Options configure a Client. The zero value is safe.
 type Options struct {
 	Guard          *Guard            // nil: only public addresses are called
@@ -69,6 +62,8 @@ type Options struct {
 	RootCAs        *x509.CertPool    // nil: the system's roots
 	Certificates   []tls.Certificate // client certificates, for receivers that ask for one
 	Proxy          *url.URL          // from ParseProxy; nil: no proxy, because the environment's proxy variables are ignored
+
+	hosts Resolver // of the hosts file, beside the system's resolver
 }
 
 // Client sends requests over HTTP/1.1. It is safe for concurrent use.
@@ -98,7 +93,7 @@ func (o Options) filled() Options {
 		o.LinkGuard = NewLinkGuard(nil)
 	}
 	if o.Resolver == nil {
-		o.Resolver = net.DefaultResolver
+		o.Resolver, o.hosts = system{}, hostsFile
 	}
 	if o.MaxIdle <= 0 {
 		o.MaxIdle = maxIdle

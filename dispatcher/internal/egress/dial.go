@@ -39,6 +39,7 @@ type dialer struct {
 	links    *Guard // for URLs that were set through a link
 	uplink   *uplink
 	resolver Resolver
+	hosts    Resolver // of the system's hosts file; nil: resolver is not the system's
 	tls      *tls.Config
 	proxy    *proxy // nil: no proxy
 	tcp      dialFunc
@@ -49,7 +50,7 @@ type dialer struct {
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func newDialer(o Options) *dialer {
-	d := &dialer{guard: o.Guard, links: o.LinkGuard, resolver: o.Resolver, handshakes: make(chan struct{}, handshakesAtOnce), tls: &tls.Config{
+	d := &dialer{guard: o.Guard, links: o.LinkGuard, resolver: o.Resolver, hosts: o.hosts, handshakes: make(chan struct{}, handshakesAtOnce), tls: &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		RootCAs:            o.RootCAs,
 		Certificates:       o.Certificates,
@@ -103,7 +104,7 @@ func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) 
 	}
 	enter(ctx, stageHandshake)
 	config := d.tls.Clone()
-	config.ServerName = host
+	config.ServerName = undotted(host)
 	secure := tls.Client(conn, config)
 	if err := d.handshake(ctx, secure); err != nil {
 		_ = conn.Close()
@@ -159,24 +160,42 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 		return nil, fmt.Errorf("port %.10q: %w", port, err)
 	}
 	enter(ctx, stageLookup)
-	found, err := d.lookup(ctx, host)
+	lookups, stop := context.WithCancel(ctx)
+	defer stop() // ends a query that is still unanswered
+	found, late, err := d.lookup(lookups, host)
 	if err != nil {
 		return nil, err
 	}
-	may, err := allowed(d.guardOf(ctx), found)
+	guard := d.guardOf(ctx)
+	may, err := allowed(guard, found)
+	if err != nil && late != nil {
+		may, err = allowed(guard, append(found, (<-late).addrs...))
+		late = nil
+	}
 	if err != nil {
 		return nil, err
+	}
+	to := func(all []netip.Addr) []netip.AddrPort {
+		ports := make([]netip.AddrPort, len(all))
+		for i, a := range all {
+			ports[i] = netip.AddrPortFrom(a, uint16(n))
+		}
+		return ports
+	}
+	var more chan []netip.AddrPort
+	if late != nil {
+		more = make(chan []netip.AddrPort, 1)
+		go func() {
+			may, _ := allowed(guard, (<-late).addrs)
+			more <- to(may)
+		}()
 	}
 	if d.proxy != nil {
 		enter(ctx, stageProxy)
 	} else {
 		enter(ctx, stageConnect)
 	}
-	to := make([]netip.AddrPort, len(may))
-	for i, a := range may {
-		to[i] = netip.AddrPortFrom(a, uint16(n))
-	}
-	conn, err := d.race(ctx, to)
+	conn, err := d.race(ctx, to(may), more)
 	if err != nil {
 		return nil, err
 	}
@@ -195,24 +214,6 @@ type reached struct {
 	net.Conn
 	to netip.AddrPort
 }
-
-// lookup returns the addresses of a host. The host may be an address itself, in any form.
-func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	if a, is := literal(host); is {
-		return []netip.Addr{a}, nil
-	}
-	found, err := d.resolver.LookupNetIP(ctx, "ip", host)
-	if err == nil && len(found) == 0 {
-		err = errNoAddresses
-	}
-	if err != nil {
-		return nil, &stageError{dispatcher.ClassDNS, "lookup " + host, markLookup(err)}
-	}
-	d.uplink.resolver.resolved(host)
-	return found, nil
-}
-
-var errNoAddresses = errors.New("no addresses")
 
 // allowed returns the addresses that the guard allows, at most maxAddrs. The two families
 // alternate, and the resolver's first choice comes first. If no address is allowed, it
@@ -237,44 +238,51 @@ func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
 	if len(first) == 0 {
 		return nil, refused
 	}
-	var turns []netip.Addr
-	for i := range max(len(first), len(second)) {
-		if i < len(first) {
-			turns = append(turns, first[i])
+	turns := inTurn(first, second)
+	return turns[:min(len(turns), maxAddrs)], nil
+}
+
+// inTurn joins two lists whose elements alternate, beginning with a.
+func inTurn[T any](a, b []T) []T {
+	turns := make([]T, 0, len(a)+len(b))
+	for i := range max(len(a), len(b)) {
+		if i < len(a) {
+			turns = append(turns, a[i])
 		}
-		if i < len(second) {
-			turns = append(turns, second[i])
+		if i < len(b) {
+			turns = append(turns, b[i])
 		}
 	}
-	return turns[:min(len(turns), maxAddrs)], nil
+	return turns
 }
 
 // race connects to the first address that responds. If the system has no route to any of
 // them, it returns a noRouteError.
-func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error) {
+func (d *dialer) race(ctx context.Context, to []netip.AddrPort, more <-chan []netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
-		return race(ctx, to, d.connect)
+		return race(ctx, to, more, d.connect)
 	}
 	var mu sync.Mutex
 	var none noRouteError
-	tried := 0
-	conn, err := race(ctx, to, func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+	tried, routeless := 0, 0
+	conn, err := race(ctx, to, more, func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
 		conn, err := d.connect(ctx, a)
 		if err == nil {
 			d.uplink.reachedAddr(a)
 			return conn, nil
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		tried++
 		var errno syscall.Errno
 		if errors.As(err, &errno) && slices.Contains(routes, errno) && !exhausted(err) {
-			mu.Lock()
-			defer mu.Unlock()
-			tried++
+			routeless++
 			none.families[family(a.Addr())] = true
 			none.netDown = none.netDown || errno == syscall.ENETDOWN
 		}
 		return nil, err
 	})
-	if err == nil || tried < len(to) {
+	if err == nil || routeless < tried || ctx.Err() != nil {
 		return conn, err
 	}
 	none.err = err
@@ -284,10 +292,10 @@ func (d *dialer) race(ctx context.Context, to []netip.AddrPort) (net.Conn, error
 type connectFunc func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 
 // race connects to the first address that responds. Each has a head start on the next,
-// and if one fails, the next starts at once. It returns after all its goroutines have
-// ended.
-func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Conn, error) {
-	if len(to) == 1 {
+// and if one fails, the next starts at once. Addresses that become known later come from more,
+// once; nil: there are none. It returns after all its goroutines have ended.
+func race(ctx context.Context, to []netip.AddrPort, more <-chan []netip.AddrPort, connect connectFunc) (net.Conn, error) {
+	if len(to) == 1 && more == nil {
 		return connect(ctx, to[0])
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -297,25 +305,31 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 		err  error
 	}
 	results := make(chan result)
-	running := 0
-	start := func() {
-		next := to[0]
-		to = to[1:]
-		running++
-		go func() {
-			conn, err := connect(ctx, next)
-			results <- result{conn, err}
-		}()
-	}
-	start()
+	started, running := 0, 0
 	turn := time.NewTimer(headStart)
 	defer turn.Stop()
 	var won net.Conn
 	var failed error // the first error, because it is mostly about the resolver's first choice
-	for running > 0 {
+	for next := true; ; {
+		if next && won == nil && ctx.Err() == nil && len(to) > 0 {
+			a := to[0]
+			to = to[1:]
+			started++
+			running++
+			next = false
+			turn.Reset(headStart)
+			go func() {
+				conn, err := connect(ctx, a)
+				results <- result{conn, err}
+			}()
+		}
+		if running == 0 && (more == nil || won != nil) {
+			break
+		}
 		select {
 		case r := <-results:
 			running--
+			next = true
 			switch {
 			case r.err == nil && won == nil:
 				won = r.conn
@@ -326,16 +340,21 @@ func race(ctx context.Context, to []netip.AddrPort, connect connectFunc) (net.Co
 				failed = r.err // exhaustion wins, because it means that the receiver was not called
 			}
 		case <-turn.C:
-		}
-		if won == nil && ctx.Err() == nil && len(to) > 0 {
-			start()
-			turn.Reset(headStart)
+			next = true
+		case late := <-more:
+			more = nil
+			to = inTurn(late, to) // the other family has its chance already
+			to = to[:min(len(to), maxAddrs-started)]
 		}
 	}
-	if won != nil {
+	switch {
+	case won != nil:
 		return won, nil
+	case failed == nil: // ctx had ended before the first one
+		return nil, context.Cause(ctx)
+	default:
+		return nil, failed
 	}
-	return nil, failed
 }
 
 // connect opens a connection to an address that the guard allowed, and checks it once

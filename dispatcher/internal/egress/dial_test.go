@@ -86,6 +86,7 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 		{"the first hangs and the second is down", []door{{never, errShut}, {0, errShut}, {0, nil}}, time.Minute, 2, 3, 250 * time.Millisecond},
 		{"the slow one is still the first", []door{{300 * time.Millisecond, nil}, {time.Second, nil}}, time.Minute, 0, 2, 300 * time.Millisecond},
 		{"all are down", []door{{0, errShut}, {0, errShut}, {0, errShut}}, time.Minute, -1, 3, 0},
+		{"it is over before it began", []door{{0, nil}, {0, nil}}, 0, -1, 0, 0},
 		{"all hang", []door{{never, errShut}, {never, errShut}, {never, errShut}, {never, errShut}}, 600 * time.Millisecond, -1, 3, 600 * time.Millisecond},
 	}
 	for _, tc := range cases {
@@ -99,7 +100,7 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 				ctx, stop := context.WithTimeout(t.Context(), tc.limit)
 				defer stop()
 				began := time.Now()
-				conn, err := egress.Race(ctx, to, d.connect)
+				conn, err := egress.Race(ctx, to, nil, d.connect)
 				require.Equal(t, tc.took, time.Since(began))
 				require.Equal(t, tc.tried, d.tried.Load())
 				if tc.won < 0 {

@@ -34,6 +34,9 @@ func newGuard(setting string, allow []netip.Prefix) *Guard {
 	return g
 }
 
+// own reports whether networks of our own may be called.
+func (g *Guard) own() bool { return len(g.allow) > 0 }
+
 // RefusedError says that an address may not be called, and how to allow it.
 type RefusedError struct {
 	Host    string     // as it was written, if that is not the address

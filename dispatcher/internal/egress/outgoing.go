@@ -67,7 +67,7 @@ func newOutgoing(call dispatcher.Call, last bool) (*outgoing, error) {
 
 // line writes the request line and the Host header.
 func (o *outgoing) line(u *url.URL) error {
-	what, host := u.RequestURI(), unzoned(u.Host)
+	what, host := u.RequestURI(), undotted(unzoned(u.Host))
 	if strings.ContainsFunc(what, breaks) || strings.ContainsFunc(host, breaks) {
 		return errors.New("the URL holds a space or a control character")
 	}
@@ -86,6 +86,12 @@ func unzoned(host string) string {
 		return host
 	}
 	return host[:zone] + host[end:]
+}
+
+// undotted returns a host, which may have a port, without the dot of a complete name. The dot
+// is for resolvers, and receivers and their certificates don't know it.
+func undotted(host string) string {
+	return strings.TrimSuffix(strings.Replace(host, ".:", ":", 1), ".")
 }
 
 // breaks reports whether a character would end the request line or the Host header.

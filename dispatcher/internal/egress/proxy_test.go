@@ -118,11 +118,14 @@ func TestProxyIsNotAskedForWhatTheGuardRefuses(t *testing.T) {
 	require.Zero(t, h.accepted.Load())
 }
 
-// rebinding answers the first question with a public address and then with
+// rebinding answers the first question for IPv4 with a public address and then with
 // private ones.
 type rebinding struct{ n atomic.Int64 }
 
-func (r *rebinding) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+func (r *rebinding) LookupNetIP(_ context.Context, network, _ string) ([]netip.Addr, error) {
+	if network == "ip6" {
+		return nil, nil
+	}
 	if r.n.Add(1) == 1 {
 		return []netip.Addr{netip.MustParseAddr("8.8.4.4")}, nil
 	}

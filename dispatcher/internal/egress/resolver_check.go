@@ -38,29 +38,31 @@ type resolverCheck struct {
 
 // resolvedName is a name that was resolved.
 type resolvedName struct {
-	host, domain string
-	public       bool // its domain is registrable, so public name servers know it
+	query, domain string // query: as the resolver got it
+	public        bool   // its domain is registrable, so public name servers know it
 }
 
-// nameOf returns the registrable domain of a host. A host that has none, such as a name
-// of one label in a local network, counts as its own domain.
-func nameOf(host string) resolvedName {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
+// nameOf returns the registrable domain of a name. A name that has none, such as one of one
+// label in a local network, counts as its own domain.
+func nameOf(query string) resolvedName {
+	host := strings.ToLower(strings.TrimSuffix(query, "."))
 	if domain, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
-		return resolvedName{host, domain, true}
+		return resolvedName{query, domain, true}
 	}
-	return resolvedName{host, host, false}
+	return resolvedName{query, host, false}
 }
 
-// resolved remembers a name that was resolved. It skips localhost, because a system knows
-// that name without a resolver.
-func (q *resolverCheck) resolved(host string) {
+// resolved remembers a name that was resolved, as the resolver got it. If that is without the
+// dot of a complete name, the system's search list may have found it, so it is local. It skips
+// localhost, because a system knows that name without a resolver.
+func (q *resolverCheck) resolved(query string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.known) > 0 && q.known[0].host == host {
+	if len(q.known) > 0 && q.known[0].query == query {
 		return
 	}
-	name := nameOf(host)
+	name := nameOf(query)
+	name.public = name.public && strings.HasSuffix(query, ".")
 	if name.domain == "localhost" || strings.HasSuffix(name.domain, ".localhost") {
 		return
 	}
@@ -85,7 +87,7 @@ func (q *resolverCheck) choose(host string) []string {
 	var others []string
 	for _, k := range q.known {
 		if k.domain != failed.domain && k.public == failed.public {
-			others = append(others, k.host)
+			others = append(others, k.query)
 		}
 	}
 	q.mu.Unlock()
@@ -144,13 +146,14 @@ func (q *resolverCheck) run(ctx context.Context, host string) error {
 	return why
 }
 
-// lookup queries one name. It returns nil if the resolver responded.
+// lookup queries one name. It returns nil if the resolver responded. It queries one family,
+// because some name servers never answer for IPv6.
 func (q *resolverCheck) lookup(ctx context.Context, name string) error {
 	var err error
 	if name == rootZone {
 		_, err = q.resolver.(nsResolver).LookupNS(ctx, name)
 	} else {
-		_, err = q.resolver.LookupNetIP(ctx, "ip", name)
+		_, err = q.resolver.LookupNetIP(ctx, "ip4", name)
 	}
 	if answeredLookup(err) {
 		return nil
@@ -162,7 +165,8 @@ func (q *resolverCheck) lookup(ctx context.Context, name string) error {
 // name".
 func answeredLookup(err error) bool {
 	var dns *net.DNSError
-	return err == nil || errors.Is(err, errNoAddresses) || errors.As(err, &dns) && dns.IsNotFound
+	var other *net.AddrError // the hosts file has only addresses of the other family
+	return err == nil || errors.Is(err, errNoAddresses) || errors.As(err, &other) || errors.As(err, &dns) && dns.IsNotFound
 }
 
 // datagramTo connects a datagram socket to an address, which fails if the system has no

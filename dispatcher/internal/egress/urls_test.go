@@ -79,8 +79,8 @@ var refusedURLs = map[string]string{
 
 	// Names of this host, and dots too many.
 	"http://localhost/": "localhost (127.0.0.1) is loopback", "http://LOCALHOST:8080/": "is loopback", "http://shop.localhost/": "is loopback",
-	"http://localhost./": "a dot too many", "http://127.0.0.1./": "a dot too many", "http://shop.example./": "a dot too many", "http://a..b/": "a dot too many",
-	"http://.shop.example/": "a dot too many", "http://./": "a dot too many",
+	"http://localhost./": "localhost. (127.0.0.1) is loopback", "http://shop.localhost.:80/": "is loopback", "http://127.0.0.1./": unusual, "http://shop.example../": "a dot too many",
+	"http://a..b/": "a dot too many", "http://.shop.example/": "a dot too many", "http://./": "a dot too many", "http://../": "a dot too many", "http://[2606:4700::1]./": notURL,
 
 	// Hosts that become another one on the way.
 	"http://１２７.0.0.1/": nonASCII, "http://①②⑦.⓪.⓪.①/": nonASCII, "http://127。0。0。1/": nonASCII, "http://127．0．0．1/": nonASCII, "http://127｡1/": nonASCII,
@@ -119,6 +119,7 @@ var refusedURLs = map[string]string{
 
 // takenURLs may be called, as far as is known before they are dialled.
 var takenURLs = []string{
+	"https://shop.example./hooks", "https://SHOP.example.:8443/", "http://receiver./", "http://receiver/",
 	"https://shop.example/hooks?a=b&c=%20", "http://shop.example", "HTTPS://Shop.Example/", "http://shop.example:1/", "https://shop.example:65535/",
 	"https://xn--bcher-kva.example/", "http://my_service.example/", "https://1a.example/", "https://7.example/", "http://0x.example/", "http://1.2.3.4e/",
 	"https://8.8.8.8/", "https://1.1.1.1:8443/", "http://9.255.255.255/", "http://172.32.0.1/", "http://100.128.0.1/", "http://192.0.1.1/",

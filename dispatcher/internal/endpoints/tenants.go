@@ -119,7 +119,7 @@ func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatc
 
 // take counts and changes the lanes of a page that belong to the origin.
 func (w *tenantWalk) take(page []dispatcher.LaneName, found *dispatcher.OtherTenants) {
-	host := strings.ToLower(w.origin.Hostname())
+	host := strings.ToLower(strings.TrimSuffix(w.origin.Hostname(), "."))
 	for _, l := range page {
 		if l.Lane == w.but || !strings.Contains(l.Name, host) || !w.matches(l) {
 			continue

@@ -40,7 +40,7 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		"ARCHIVE_URL": "postgres://u:p@h/d", "ARCHIVE_BODIES": "failed", "ARCHIVE_BACKLOG": "27MiB", "ARCHIVE_RETENTION": "28d",
 		"OUTBOX_URL": "postgres://u:p@h/shop",
 		"PUBLIC_URL": "https://hooks.example/pay/", "CONSOLE": "off", "CONSOLE_NAME": "Shop", "CONSOLE_LOGO": "https://a.example/logo.png", "CONSOLE_COLOR": "#012345",
-		"ALLOW_NETS": "10.0.0.0/8", "LINK_ALLOW_NETS": "10.2.0.0/16", "TRUSTED_PROXIES": "10.1.0.0/16", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
+		"ALLOW_NETS": "10.0.0.0/8:9000", "LINK_ALLOW_NETS": "10.2.0.0/16", "TRUSTED_PROXIES": "10.1.0.0/16", "HTTPS_ONLY": "true", "MAX_BODY": "11KiB", "EXCERPT": "12B", "RETENTION": "13s",
 		"RETENTION_MAX": "14", "DEDUP_MAX": "15", "DEAD_RETENTION": "16s", "DEAD_MAX": "17", "GUARD_INTERVAL": "18s",
 		"SHUTDOWN_GRACE": "19s", "SHUTDOWN_DELAY": "29s", "BREAKER": "20/21s", "FAILING_AFTER": "25s", "DISABLE_AFTER": "26s", "ENDPOINT_MAX_WAITING": "22", "EGRESS_PROXY": "http://proxy.example:23",
 		"SIGNING_DERIVE": "tenant", "ENCRYPTION_KEY": testSealKey, "USER_AGENT": "Notifier 2", "HEADER_PREFIX": "x-pay-",
@@ -64,8 +64,8 @@ func TestEverySettingReachesTheProcess(t *testing.T) {
 		Console: app.ConsoleOptions{
 			Off: true, PublicURL: &url.URL{Scheme: "https", Host: "hooks.example", Path: "/pay"}, Name: "Shop", Logo: "https://a.example/logo.png", Color: "#012345",
 		},
-		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		LinkNets: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}, Proxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
+		Seal: s.EncryptionKey.Box, Proxy: &url.URL{Scheme: "http", Host: "proxy.example:23"}, CAFile: cert, CertFile: cert, KeyFile: key, AllowNets: []app.Net{{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Port: 9000}},
+		LinkNets: []app.Net{{Prefix: netip.MustParsePrefix("10.2.0.0/16")}}, Proxies: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 		HTTPSOnly: true, MaxBody: 11 << 10, Version: release(), Delay: 29 * time.Second,
 		Engine: app.EngineOptions{
 			Secrets: []signer.Secret{secret}, Ladder: s.Ladder, Jitter: 0.5, Success: s.Success, Timeout: 6 * time.Second, FailingAfter: 25 * time.Second, DisableAfter: 26 * time.Second,

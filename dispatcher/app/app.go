@@ -73,6 +73,9 @@ type ConsoleOptions struct {
 	Settings []Setting // of this process, for the page of settings
 }
 
+// Net is a network that may be called, or one port of it.
+type Net = egress.Net
+
 // Setting is a setting for people to see, without its secret parts.
 type Setting = console.Setting
 
@@ -113,9 +116,9 @@ type Options struct {
 	Archive   ArchiveOptions
 	OutboxURL string // of a PostgreSQL with an outbox, from which Run relays; empty: none
 
-	QuickRetries int            // retries within an attempt, after connection faults before any response
-	AllowNets    []netip.Prefix // networks that may be called in addition to the public ones
-	LinkNets     []netip.Prefix // networks that may be called if a link set the URL
+	QuickRetries int   // retries within an attempt, after connection faults before any response
+	AllowNets    []Net // networks that may be called in addition to the public ones, but never Listen and MetricsListen
+	LinkNets     []Net // networks that may be called if a link set the URL
 	HTTPSOnly    bool
 	Proxy        *url.URL // from ParseProxy: all calls use it; nil: none
 	CAFile       string   // certificates trusted in addition to the system's; empty: none
@@ -137,8 +140,9 @@ type Options struct {
 
 	Ready func(addr string) // called with the API's address as soon as requests are served; nil: not called
 
-	stopping *atomic.Bool // of Run; true: it is not ready any more, and its responses close their connections
-	waiting  int          // of Run; limit of the API's connections that wait for events
+	own      *egress.Listeners // of Run; its listeners
+	stopping *atomic.Bool      // of Run; true: it is not ready any more, and its responses close their connections
+	waiting  int               // of Run; limit of the API's connections that wait for events
 
 	once func(context.Context, *process) // runs instead of the server, and then the process ends; nil: it serves
 }
@@ -159,6 +163,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer closeListeners(ln, metricsLn) // a server has closed them already
+	o.own = listening(ln, metricsLn)
 	store, closeStore, err := openStore(ctx, o)
 	if err != nil && ctx.Err() != nil {
 		o.Log.Info("stopped before it began", "err", err)

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
@@ -56,7 +55,7 @@ func (o Options) checkOps() error {
 	}
 	m := dispatcher.Message{ID: "ops", Topic: "ops", URL: o.OpsURL, ContentType: "application/json"}
 	faults := m.Validate(dispatcher.Policy{
-		Unsigned: len(o.Engine.Secrets) == 0, HTTPSOnly: o.HTTPSOnly, CheckURL: egress.NewGuard(o.AllowNets).URL,
+		Unsigned: len(o.Engine.Secrets) == 0, HTTPSOnly: o.HTTPSOnly, CheckURL: o.guard().URL,
 	})
 	if len(faults) > 0 {
 		return fmt.Errorf("OPS_URL: %s", faults[0].Detail)

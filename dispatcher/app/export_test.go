@@ -22,6 +22,7 @@ func StopClock(at time.Time) (restore func()) {
 var (
 	Loopback = loopback
 	Listen   = listen
+	Reached  = reached
 )
 
 // Shared is how descriptors are shared out.

@@ -66,7 +66,7 @@ type process struct {
 // newProcess builds the parts, in the order of their dependencies. The engine runs only after
 // this, so its hooks may use parts that are built later.
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
-	p = &process{store: store, stopping: o.stopping, guard: egress.NewGuard(o.AllowNets), figures: metrics.New(), keyring: newRing(store, o)}
+	p = &process{store: store, stopping: o.stopping, guard: o.guard(), figures: metrics.New(), keyring: newRing(store, o)}
 	p.tracer = otel.New(o.Traces, o.Version)
 	o.Engine.Tracer = p.tracer
 	o.Engine.Departed = func() { p.jobs.Departed() }
@@ -183,11 +183,25 @@ func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Op
 	return engine.New(queue, sender, e)
 }
 
+// guard returns the guard of calls.
+func (o Options) guard() *egress.Guard {
+	g := egress.NewGuard(o.AllowNets)
+	g.Own = o.own
+	return g
+}
+
+// linkGuard returns the guard of calls to URLs that a link set.
+func (o Options) linkGuard() *egress.Guard {
+	g := egress.NewLinkGuard(o.LinkNets)
+	g.Own = o.own
+	return g
+}
+
 // newSender returns the client that calls receivers.
 func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error) {
 	e := egress.Options{
 		Guard:          guard,
-		LinkGuard:      egress.NewLinkGuard(o.LinkNets),
+		LinkGuard:      o.linkGuard(),
 		HTTPSOnly:      o.HTTPSOnly,
 		QuickRetries:   o.QuickRetries,
 		MaxIdle:        idle,

@@ -115,7 +115,7 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 		HTTPSOnly: o.HTTPSOnly,
 		CheckURL:  guard.URL,
 
-		CheckLinkURL: egress.NewLinkGuard(o.LinkNets).URL,
+		CheckLinkURL: o.linkGuard().URL,
 
 		Now: e.Now, // the store's clock, because the clocks of hosts differ
 
@@ -169,6 +169,17 @@ func reachable(addr net.Addr) string {
 		return "localhost:" + strconv.Itoa(int(a.Port()))
 	}
 	return addr.String()
+}
+
+// listening returns the addresses of listeners.
+func listening(listeners ...net.Listener) *egress.Listeners {
+	own := new(egress.Listeners)
+	for _, ln := range listeners {
+		if ln != nil {
+			own.Add(ln.Addr())
+		}
+	}
+	return own
 }
 
 // guarded limits the connections of a listener.

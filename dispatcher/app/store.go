@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
@@ -79,7 +80,7 @@ func joinURL(ctx context.Context, o Options) (url string, end func() error, err 
 
 // storeOptions returns the options of the store.
 func storeOptions(url string, o Options) redisq.Options {
-	return redisq.Options{
+	options := redisq.Options{
 		URL:             url,
 		Mode:            conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))),
 		Master:          o.RedisMaster,
@@ -103,6 +104,24 @@ func storeOptions(url string, o Options) redisq.Options {
 		Seal: o.Seal,
 		Log:  o.Log,
 	}
+	if o.own != nil {
+		options.Listens = o.own.Published()
+		options.Listening = func(all map[string][]netip.AddrPort) { o.own.SetOthers(reached(all)) }
+	}
+	return options
+}
+
+// reached returns the listeners of instances that calls from this host would reach. A loopback
+// address is meant only on the host of its instance.
+func reached(all map[string][]netip.AddrPort) (listens []netip.AddrPort) {
+	for name, each := range all {
+		for _, at := range each {
+			if !at.Addr().IsLoopback() || start.OnThisHost(name) {
+				listens = append(listens, at)
+			}
+		}
+	}
+	return listens
 }
 
 // openAny opens a store, even if it is not fit for use.

@@ -69,6 +69,9 @@ func (f Facts) allowed() string {
 	if f.For == Merchant {
 		return "correct the URL: its host needs a public address"
 	}
+	if strings.Contains(f.Delivery.LastError, "our own listener") {
+		return "correct the URL: it leads back to Hookladder, which never calls itself"
+	}
 	if strings.Contains(f.Delivery.LastError, "LINK_ALLOW_NETS") {
 		return "correct the URL, confirm it, or allow the address for links with LINK_ALLOW_NETS"
 	}

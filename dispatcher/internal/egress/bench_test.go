@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -101,7 +100,7 @@ func bench(b *testing.B, call func()) {
 // whole table is read.
 func BenchmarkGuard(b *testing.B) {
 	g := egress.NewGuard(mustPrefixes(b, "10.1.0.0/16"))
-	public := netip.MustParseAddr("2606:4700::1")
+	public := at("2606:4700::1")
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := g.Addr(public); err != nil {

@@ -79,7 +79,7 @@ func (d *dialer) control(ctx context.Context, _, address string, _ syscall.RawCo
 	if err != nil {
 		return err
 	}
-	return d.guardOf(ctx).Addr(to.Addr())
+	return d.guardOf(ctx).Addr(to)
 }
 
 // stageError is the error of one part of a dial.
@@ -167,27 +167,20 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 		return nil, err
 	}
 	guard := d.guardOf(ctx)
-	may, err := allowed(guard, found)
+	to, err := allowed(guard, found, uint16(n))
 	if err != nil && late != nil {
-		may, err = allowed(guard, append(found, (<-late).addrs...))
+		to, err = allowed(guard, append(found, (<-late).addrs...), uint16(n))
 		late = nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	to := func(all []netip.Addr) []netip.AddrPort {
-		ports := make([]netip.AddrPort, len(all))
-		for i, a := range all {
-			ports[i] = netip.AddrPortFrom(a, uint16(n))
-		}
-		return ports
-	}
 	var more chan []netip.AddrPort
 	if late != nil {
 		more = make(chan []netip.AddrPort, 1)
 		go func() {
-			may, _ := allowed(guard, (<-late).addrs)
-			more <- to(may)
+			may, _ := allowed(guard, (<-late).addrs, uint16(n))
+			more <- may
 		}()
 	}
 	if d.proxy != nil {
@@ -195,7 +188,7 @@ func (d *dialer) open(ctx context.Context, address string) (net.Conn, error) {
 	} else {
 		enter(ctx, stageConnect)
 	}
-	conn, err := d.race(ctx, to(may), more)
+	conn, err := d.race(ctx, to, more)
 	if err != nil {
 		return nil, err
 	}
@@ -215,24 +208,24 @@ type reached struct {
 	to netip.AddrPort
 }
 
-// allowed returns the addresses that the guard allows, at most maxAddrs. The two families
+// allowed returns the addresses that the guard allows at a port, at most maxAddrs. The two families
 // alternate, and the resolver's first choice comes first. If no address is allowed, it
 // returns the first refusal.
-func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
+func allowed(guard *Guard, found []netip.Addr, port uint16) ([]netip.AddrPort, error) {
 	var refused error
-	var first, second []netip.Addr // by family; the family of the first choice is in first
+	var first, second []netip.AddrPort // by family; the family of the first choice is in first
 	for _, a := range found {
-		a = a.Unmap()
-		if err := guard.Addr(a); err != nil {
+		to := netip.AddrPortFrom(a.Unmap(), port)
+		if err := guard.Addr(to); err != nil {
 			if refused == nil {
 				refused = err
 			}
 			continue
 		}
-		if len(first) == 0 || a.Is4() == first[0].Is4() {
-			first = append(first, a)
+		if len(first) == 0 || to.Addr().Is4() == first[0].Addr().Is4() {
+			first = append(first, to)
 		} else {
-			second = append(second, a)
+			second = append(second, to)
 		}
 	}
 	if len(first) == 0 {
@@ -243,8 +236,8 @@ func allowed(guard *Guard, found []netip.Addr) ([]netip.Addr, error) {
 }
 
 // inTurn joins two lists whose elements alternate, beginning with a.
-func inTurn[T any](a, b []T) []T {
-	turns := make([]T, 0, len(a)+len(b))
+func inTurn(a, b []netip.AddrPort) []netip.AddrPort {
+	turns := make([]netip.AddrPort, 0, len(a)+len(b))
 	for i := range max(len(a), len(b)) {
 		if i < len(a) {
 			turns = append(turns, a[i])
@@ -361,7 +354,7 @@ func race(ctx context.Context, to []netip.AddrPort, more <-chan []netip.AddrPort
 // more. This is the last step before the system or the proxy gets the address.
 func (d *dialer) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if d.proxy != nil {
-		if err := d.guardOf(ctx).Addr(to.Addr()); err != nil {
+		if err := d.guardOf(ctx).Addr(to); err != nil {
 			return nil, err
 		}
 		conn, err := d.proxy.open(ctx, to)

@@ -10,26 +10,35 @@ import (
 )
 
 // Guard decides which addresses may be called: all public addresses, and the networks
-// that its setting allows.
+// that its setting allows, but not our own listeners.
 type Guard struct {
+	Own *Listeners // our own, which are never called; nil: none
+
 	setting string // its name
-	allow   []netip.Prefix
+	allow   []Net
+}
+
+// Net is a network that may be called, or one port of it.
+type Net struct {
+	netip.Prefix
+	Port uint16 // 0: every port
 }
 
 // NewGuard returns a guard that also allows the networks of ALLOW_NETS.
-func NewGuard(allow []netip.Prefix) *Guard { return newGuard("ALLOW_NETS", allow) }
+func NewGuard(allow []Net) *Guard { return newGuard("ALLOW_NETS", allow) }
 
 // NewLinkGuard returns the guard for URLs that were set through a link, with the networks
 // of LINK_ALLOW_NETS.
-func NewLinkGuard(allow []netip.Prefix) *Guard { return newGuard("LINK_ALLOW_NETS", allow) }
+func NewLinkGuard(allow []Net) *Guard { return newGuard("LINK_ALLOW_NETS", allow) }
 
-func newGuard(setting string, allow []netip.Prefix) *Guard {
+func newGuard(setting string, allow []Net) *Guard {
 	g := &Guard{setting: setting}
-	for _, p := range allow {
-		if p.Addr().Is4In6() && p.Bits() >= 96 {
-			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	for _, n := range allow {
+		if n.Addr().Is4In6() && n.Bits() >= 96 {
+			n.Prefix = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
 		}
-		g.allow = append(g.allow, p.Masked())
+		n.Prefix = n.Masked()
+		g.allow = append(g.allow, n)
 	}
 	return g
 }
@@ -42,7 +51,7 @@ type RefusedError struct {
 	Host    string     // as it was written, if that is not the address
 	Addr    netip.Addr // invalid if Host looks like an address but is none
 	Word    string     // the kind of the address: private, loopback, ...
-	Setting string     // the setting that can allow it
+	Setting string     // the setting that can allow it; empty: none can
 }
 
 // Error returns one sentence with the cure.
@@ -54,36 +63,46 @@ func (e *RefusedError) Error() string {
 	if e.Host != "" && e.Host != name {
 		name = fmt.Sprintf("%.80s (%s)", e.Host, name)
 	}
+	if e.Setting == "" {
+		return name + " is " + e.Word
+	}
 	return fmt.Sprintf("%s is %s; allow it with %s=%s/%d", name, e.Word, e.Setting, e.Addr, e.Addr.BitLen())
 }
 
-// Addr returns nil if address a may be called, and a *RefusedError if not. If a carries
+// OurListener is the word for an address where this program itself listens.
+const OurListener = "our own listener, which is never called"
+
+// Addr returns nil if an address may be called, and a *RefusedError if not. If it carries
 // another address, as in NAT64, both must be allowed.
-func (g *Guard) Addr(a netip.Addr) error {
-	a = a.Unmap().WithZone("")
+func (g *Guard) Addr(to netip.AddrPort) error {
+	a := to.Addr().Unmap().WithZone("")
 	if inner, ok := carried(a); ok {
-		if word := g.word(inner); word != "" {
-			return g.refused(a.String(), inner, word)
+		if err := g.one(a.String(), inner, to.Port()); err != nil {
+			return err
 		}
 	}
-	if word := g.word(a); word != "" {
-		return g.refused("", a, word)
+	return g.one("", a, to.Port())
+}
+
+// one judges one address. It returns an error, not a *RefusedError, so that no nil pointer
+// becomes an error.
+func (g *Guard) one(host string, a netip.Addr, port uint16) error {
+	if g.Own.has(netip.AddrPortFrom(a, port)) {
+		return &RefusedError{Host: host, Addr: a, Word: OurListener}
+	}
+	if word := g.word(a, port); word != "" {
+		return &RefusedError{Host: host, Addr: a, Word: word, Setting: g.setting}
 	}
 	return nil
 }
 
-// refused returns an error, not a *RefusedError, so that no nil pointer becomes an error.
-func (g *Guard) refused(host string, a netip.Addr, word string) error {
-	return &RefusedError{Host: host, Addr: a, Word: word, Setting: g.setting}
-}
-
 // word returns the reason why a may not be called, or "" if it may.
-func (g *Guard) word(a netip.Addr) string {
+func (g *Guard) word(a netip.Addr, port uint16) string {
 	if !a.IsValid() {
 		return "not an address"
 	}
-	for _, p := range g.allow {
-		if p.Contains(a) {
+	for _, n := range g.allow {
+		if n.Contains(a) && (n.Port == 0 || n.Port == port) {
 			return ""
 		}
 	}
@@ -95,9 +114,10 @@ func (g *Guard) word(a netip.Addr) string {
 // dialled.
 func (g *Guard) URL(u *url.URL) error {
 	host := u.Hostname()
+	port, _ := strconv.ParseUint(portOf(u), 10, 16)
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // RFC 6761
-		return g.localhost(host)
+		return g.localhost(host, uint16(port))
 	}
 	a, is := literal(host)
 	switch {
@@ -106,7 +126,7 @@ func (g *Guard) URL(u *url.URL) error {
 	case !is:
 		return nil
 	}
-	if err := g.Addr(a); err != nil {
+	if err := g.Addr(netip.AddrPortFrom(a, uint16(port))); err != nil {
 		r := err.(*RefusedError) // Addr returns no other type
 		if r.Host == "" {
 			r.Host = host
@@ -132,12 +152,24 @@ func ascii(s string) bool {
 }
 
 // localhost allows the name if one of its addresses may be called.
-func (g *Guard) localhost(host string) error {
-	v4, v6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
-	if g.word(v4) == "" || g.word(v6) == "" {
+func (g *Guard) localhost(host string, port uint16) error {
+	err := g.one(host, netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+	if err == nil || g.one(host, netip.IPv6Loopback(), port) == nil {
 		return nil
 	}
-	return g.refused(host, v4, g.word(v4))
+	return err
+}
+
+// portOf returns the port of a URL, also if it is its scheme's.
+func portOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	default:
+		return "80"
+	}
 }
 
 // literal parses a host that is an address. It accepts the usual forms, and also the

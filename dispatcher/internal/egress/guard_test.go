@@ -11,6 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 )
 
+// at is an address with a port that no rule names.
+func at(s string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(s), 443) }
+
 func TestAddressesThatTheWholeInternetReachesMayBeCalled(t *testing.T) {
 	g := egress.NewGuard(nil)
 	for _, s := range []string{
@@ -20,7 +23,7 @@ func TestAddressesThatTheWholeInternetReachesMayBeCalled(t *testing.T) {
 		"2606:4700:4700::1111", "2a00:1450::1", "2001:4860:4860::8888", "2400:cb00::1",
 		"::ffff:8.8.8.8", "64:ff9b::8.8.8.8",
 	} {
-		require.NoError(t, g.Addr(netip.MustParseAddr(s)), s)
+		require.NoError(t, g.Addr(at(s)), s)
 	}
 }
 
@@ -46,9 +49,9 @@ func TestAddressesThatAreRefusedAreNamed(t *testing.T) {
 		for _, s := range texts {
 			a := netip.MustParseAddr(s)
 			bare := a.WithZone("")
-			require.EqualError(t, g.Addr(a),
+			require.EqualError(t, g.Addr(netip.AddrPortFrom(a, 443)),
 				fmt.Sprintf("%s is %s; allow it with ALLOW_NETS=%s/%d", bare, word, bare, bare.BitLen()), s)
-			require.NoError(t, egress.NewGuard([]netip.Prefix{netip.PrefixFrom(bare, bare.BitLen())}).Addr(a), "the cure cures %s", s)
+			require.NoError(t, egress.NewGuard([]egress.Net{{Prefix: netip.PrefixFrom(bare, bare.BitLen())}}).Addr(at(s)), "the cure cures %s", s)
 		}
 	}
 }
@@ -72,19 +75,19 @@ func TestAddressInsideAnAddressIsJudgedToo(t *testing.T) {
 		"::ffff:0:10.1.2.3":           "::ffff:0:a01:203 is reserved; allow it with ALLOW_NETS=::ffff:0:a01:203/128",
 		"fe80::5efe:10.1.2.3%docker0": "fe80::5efe:a01:203 is link-local; allow it with ALLOW_NETS=fe80::5efe:a01:203/128",
 	} {
-		require.EqualError(t, g.Addr(netip.MustParseAddr(s)), want, s)
+		require.EqualError(t, g.Addr(at(s)), want, s)
 	}
 }
 
 func TestAllowNetsOpensWhatItNamesAndNoMore(t *testing.T) {
 	g := egress.NewGuard(mustPrefixes(t, "10.1.0.0/16", "::ffff:192.168.7.0/120", "::/0"))
 	for _, s := range []string{"10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "192.168.7.9", "::1", "fd00::1"} {
-		require.NoError(t, g.Addr(netip.MustParseAddr(s)), s)
+		require.NoError(t, g.Addr(at(s)), s)
 	}
 	for _, s := range []string{"10.2.0.1", "192.168.8.1", "127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::169.254.169.254"} {
-		require.Error(t, g.Addr(netip.MustParseAddr(s)), "all of IPv6 is not IPv4: %s", s)
+		require.Error(t, g.Addr(at(s)), "all of IPv6 is not IPv4: %s", s)
 	}
-	require.Error(t, g.Addr(netip.Addr{}))
+	require.Error(t, g.Addr(netip.AddrPort{}))
 }
 
 func TestURLWithARefusedAddressIsRefusedInEveryForm(t *testing.T) {
@@ -148,8 +151,8 @@ func FuzzGuardURL(f *testing.F) {
 		u := &url.URL{Scheme: "http", Host: host}
 		err := g.URL(u)
 		a, bad := netip.ParseAddr(u.Hostname())
-		if bad == nil && (err == nil) != (g.Addr(a) == nil) {
-			t.Errorf("%q: URL says %v, Addr says %v", host, err, g.Addr(a))
+		if bad == nil && (err == nil) != (g.Addr(netip.AddrPortFrom(a, 80)) == nil) {
+			t.Errorf("%q: URL says %v, Addr says %v", host, err, g.Addr(netip.AddrPortFrom(a, 80)))
 		}
 		if err != nil && len(err.Error()) > 1024 {
 			t.Errorf("%d bytes of error", len(err.Error()))

@@ -1,7 +1,6 @@
 package egress_test
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,7 +93,7 @@ func TestALinksURLSharesNoConnectionWithAnOperators(t *testing.T) {
 
 func TestALinkGuardNamesItsSetting(t *testing.T) {
 	g := egress.NewLinkGuard(mustPrefixes(t, "10.1.0.0/16"))
-	require.NoError(t, g.Addr(netip.MustParseAddr("10.1.2.3")))
-	require.EqualError(t, g.Addr(netip.MustParseAddr("10.2.0.1")), "10.2.0.1 is private; allow it with LINK_ALLOW_NETS=10.2.0.1/32")
+	require.NoError(t, g.Addr(at("10.1.2.3")))
+	require.EqualError(t, g.Addr(at("10.2.0.1")), "10.2.0.1 is private; allow it with LINK_ALLOW_NETS=10.2.0.1/32")
 	require.ErrorContains(t, g.URL(mustURL(t, "http://localhost/")), "LINK_ALLOW_NETS=127.0.0.1/32")
 }

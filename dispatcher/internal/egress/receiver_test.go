@@ -130,13 +130,14 @@ func mustURL(t testing.TB, s string) *url.URL {
 	return u
 }
 
-func mustPrefixes(t testing.TB, texts ...string) []netip.Prefix {
+// mustPrefixes reads networks that may be called.
+func mustPrefixes(t testing.TB, texts ...string) []egress.Net {
 	t.Helper()
-	var all []netip.Prefix
+	var all []egress.Net
 	for _, s := range texts {
 		p, err := netip.ParsePrefix(s)
 		require.NoError(t, err)
-		all = append(all, p)
+		all = append(all, egress.Net{Prefix: p})
 	}
 	return all
 }

@@ -149,14 +149,7 @@ func (t *transport) dial(s *callState, u *url.URL) (net.Conn, error) {
 		defer stop()
 		ctx = context.WithValue(timed, callStateKey{}, s)
 	}
-	port := u.Port()
-	switch {
-	case u.Scheme == "https" && port == "":
-		port = "443"
-	case port == "":
-		port = "80"
-	}
-	address := net.JoinHostPort(u.Hostname(), port)
+	address := net.JoinHostPort(u.Hostname(), portOf(u))
 	if u.Scheme == "https" {
 		return t.dialer.dialTLS(ctx, address)
 	}

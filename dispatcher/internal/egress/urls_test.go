@@ -173,7 +173,7 @@ func TestWhatWouldBeDialledIsJudged(t *testing.T) {
 		if err != nil || u.Host == "" {
 			continue
 		}
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil && egress.NewGuard(nil).Addr(a) == nil {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && egress.NewGuard(nil).Addr(netip.AddrPortFrom(a, 80)) == nil {
 			continue // only its form was wrong, or its port, and it is somebody's
 		}
 		a := send(t, c, newTestCall(u))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -14,41 +15,55 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// shares caches the permits of all instances. Each lane gets a part of them. The entry of an
-// instance is read once, when its name is new.
+// shares caches the permits and listeners of all instances. Each lane gets a part of the permits.
+// The entry of an instance is read once, when its name is new.
 type shares struct {
 	options Options
 	silent  bool
 
-	mu    sync.Mutex // guards known and conf
-	known map[string]int
+	mu    sync.Mutex // guards known, conf and news
+	known map[string]share
+	news  bool // known has changed since Listening was called
 
 	conn *conn.Client // receives the configuration that scripts need, with all instances' permits
 	conf string       // the last configuration passed to conn
 }
 
+// share is what is cached of one instance.
+type share struct {
+	permits int
+	listens []netip.AddrPort
+}
+
 func (s *shares) begin(c *conn.Client, o Options, silent bool) {
-	s.conn, s.options, s.silent, s.known = c, o, silent, map[string]int{}
+	s.conn, s.options, s.silent, s.known = c, o, silent, map[string]share{}
 	s.conf = o.conf(silent, o.Permits)
 	c.SetConf(s.conf)
 }
 
-// add caches the permits of instances.
-func (s *shares) add(permits map[string]int) {
+// add caches the entries of instances.
+func (s *shares) add(texts map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.known, permits)
+	for name, text := range texts {
+		s.known[name] = share{codec.ParseInstance(text).Permits, codec.InstanceListens(text)}
+		s.news = true
+	}
 }
 
 // count adds up the permits of these instances. It returns the names whose permits are not cached.
 func (s *shares) count(names map[string]int64) (unknown []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.known, func(name string, _ int) bool { _, there := names[name]; return !there })
+	maps.DeleteFunc(s.known, func(name string, _ share) bool {
+		_, there := names[name]
+		s.news = s.news || !there
+		return !there
+	})
 	total := 0
 	for name := range names {
-		if permits, ok := s.known[name]; ok {
-			total += permits
+		if one, ok := s.known[name]; ok {
+			total += one.permits
 		} else if len(unknown) < AboutAtOnce {
 			unknown = append(unknown, name)
 		}
@@ -57,6 +72,14 @@ func (s *shares) count(names map[string]int64) (unknown []string) {
 		s.conf = conf
 		s.conn.SetConf(conf)
 	}
+	if tell := s.options.Listening; tell != nil && s.news {
+		listens := make(map[string][]netip.AddrPort, len(s.known))
+		for name, one := range s.known {
+			listens[name] = one.listens
+		}
+		tell(listens)
+	}
+	s.news = false
 	return unknown
 }
 
@@ -66,13 +89,13 @@ const AboutAtOnce = 256
 // Join announces a new instance to the others, so that they count its permits. If memory is full,
 // it uses a script, because Redis still accepts that.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
-	key, text := s.home()+keys.About, codec.EncodeInstance(a, s.shares.options.Archive)
+	key, text := s.home()+keys.About, codec.EncodeInstance(a, s.shares.options.Listens, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
 		_, err = s.SetFull(ctx, keys.About, by, text)
 	}
 	if err == nil {
-		s.shares.add(map[string]int{by: codec.ParseInstance(text).Permits})
+		s.shares.add(map[string]string{by: text})
 	}
 	return err
 }
@@ -107,15 +130,15 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	if err != nil {
 		return
 	}
-	permits := make(map[string]int, len(unknown))
+	texts := make(map[string]string, len(unknown))
 	for i, text := range read.Val() {
 		if text, ok := text.(string); ok {
-			permits[unknown[i]] = codec.ParseInstance(text).Permits
+			texts[unknown[i]] = text
 			if codec.InstanceArchives(text) {
 				s.conn.SetArchives(true)
 			}
 		}
 	}
-	s.shares.add(permits)
+	s.shares.add(texts)
 	s.shares.count(names)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,9 @@ type Options struct {
 	LaneMaxInFlight int                   // most deliveries of one lane in flight, over all instances
 	MaxWaiting      int                   // most deliveries that may wait in one lane; 0: no limit
 	Permits         int                   // of this instance
+	Listens         []netip.AddrPort      // addresses of this instance's listeners, which it publishes
+
+	Listening func(map[string][]netip.AddrPort) // called with the listeners of the instances, by name, when these change; nil: not called
 
 	BreakerFailures int           // blamed failures in a row that open a lane; 0: none do
 	BreakerWait     time.Duration // how long a lane is skipped when it opens; doubles each time it opens again

@@ -35,7 +35,8 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[PublicURL]():               func(v string) (any, error) { return parsePublicURL(v) },
 	reflect.TypeFor[Sealing]():                 func(v string) (any, error) { return parseSealing(v) },
 	reflect.TypeFor[url.URL]():                 func(v string) (any, error) { return parseProxy(v) },
-	reflect.TypeFor[[]netip.Prefix]():          func(v string) (any, error) { return parseNets(v) },
+	reflect.TypeFor[[]netip.Prefix]():          func(v string) (any, error) { return parseEach(v, parseNet) },
+	reflect.TypeFor[[]app.Net]():               func(v string) (any, error) { return parseEach(v, parseCallable) },
 	reflect.TypeFor[app.Keys]():                func(v string) (any, error) { return app.ParseKeys(v) },
 	reflect.TypeFor[[]signer.Secret]():         func(v string) (any, error) { return signer.ParseSecrets(v) },
 	reflect.TypeFor[success.Rule]():            func(v string) (any, error) { return parseSuccess(v) },
@@ -139,28 +140,56 @@ func parsePublicURL(v string) (PublicURL, error) {
 	return PublicURL{u}, nil
 }
 
-// parseNets parses networks and single addresses.
-func parseNets(v string) ([]netip.Prefix, error) {
-	var nets []netip.Prefix
+// parseEach parses the elements of a list.
+func parseEach[T any](v string, parse func(string) (T, error)) ([]T, error) {
+	var all []T
 	for text := range strings.SplitSeq(v, ",") {
-		text = strings.TrimSpace(text)
-		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-			if strings.HasSuffix(text, ".0") || strings.HasSuffix(text, "::") {
-				return nil, fmt.Errorf("%s is one address: write the length of the network behind it, as in %s/%d", text, text, networkLength(addr))
-			}
-			nets = append(nets, netip.PrefixFrom(addr, addr.BitLen()))
-			continue
-		}
-		p, err := netip.ParsePrefix(text)
+		one, err := parse(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("%q is no network", text)
+			return nil, err
 		}
-		if p != p.Masked() {
-			return nil, fmt.Errorf("%s has bits set beyond its length; meant is perhaps %s", text, p.Masked())
-		}
-		nets = append(nets, p)
+		all = append(all, one)
 	}
-	return nets, nil
+	return all, nil
+}
+
+// parseNet parses a network or a single address.
+func parseNet(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+		if strings.HasSuffix(text, ".0") || strings.HasSuffix(text, "::") {
+			return netip.Prefix{}, fmt.Errorf("%s is one address: write the length of the network behind it, as in %s/%d", text, text, networkLength(addr))
+		}
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("%q is no network", text)
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("%s has bits set beyond its length; meant is perhaps %s", text, p.Masked())
+	}
+	return p, nil
+}
+
+// parseCallable parses a network, or a network and a port: 10.0.0.0/8:9000, fd00::/8:9000,
+// 10.1.2.3:9000 or [fd00::1]:9000.
+func parseCallable(text string) (app.Net, error) {
+	port, given := "", false
+	if addr, length, ok := strings.Cut(text, "/"); ok {
+		length, port, given = strings.Cut(length, ":")
+		text = addr + "/" + length
+	} else if to, err := netip.ParseAddrPort(text); err == nil {
+		text, port, given = to.Addr().String(), strconv.Itoa(int(to.Port())), true
+	}
+	p, err := parseNet(text)
+	if err != nil || !given {
+		return app.Net{Prefix: p}, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return app.Net{}, fmt.Errorf("%q is no port", port)
+	}
+	return app.Net{Prefix: p, Port: uint16(n)}, nil
 }
 
 // networkLength returns the length of the network that an address without one probably means.

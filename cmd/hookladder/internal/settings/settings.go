@@ -62,13 +62,13 @@ type Settings struct {
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
 	HeaderPrefix dispatcher.HeaderPrefix `env:"HEADER_PREFIX" envDefault:"hookladder-" accepts:"2 to 32 of a-z 0-9 -, with - at its end"`
 
-	AllowNets   []netip.Prefix `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
-	LinkNets    []netip.Prefix `env:"LINK_ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8"`
-	HTTPSOnly   bool           `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
-	EgressProxy *url.URL       `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
-	EgressCA    string         `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`
-	EgressCert  string         `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
-	EgressKey   string         `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`
+	AllowNets   []app.Net `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8, each with a port if only that is meant: 127.0.0.0/8:9000"`
+	LinkNets    []app.Net `env:"LINK_ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8, each with a port if only that is meant: 127.0.0.0/8:9000"`
+	HTTPSOnly   bool      `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
+	EgressProxy *url.URL  `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
+	EgressCA    string    `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`
+	EgressCert  string    `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
+	EgressKey   string    `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`
 
 	MaxBody Size `env:"MAX_BODY" envDefault:"256KiB" min:"1KiB" max:"4MiB"`
 	Excerpt Size `env:"EXCERPT" envDefault:"1KiB" min:"0B" max:"64KiB"`

@@ -121,7 +121,7 @@ func withoutAddresses(text string) string {
 // outward returns an error in words for a merchant, without fixes that only the operator
 // can make and without addresses.
 func outward(text string) string {
-	if strings.Contains(text, "; allow it with ") {
+	if strings.Contains(text, "; allow it with ") || strings.Contains(text, "our own listener") {
 		return itsAddress + " may not be called"
 	}
 	text = withoutAddresses(text)

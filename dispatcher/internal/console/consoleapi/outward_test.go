@@ -13,6 +13,7 @@ func TestALinksErrorsHaveNoAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1 is loopback; allow it with ALLOW_NETS=127.0.0.1/32":                           refused,
 		"10.1.2.3 is private; allow it with LINK_ALLOW_NETS=10.1.2.3/32":                         refused,
+		"127.0.0.1 is our own listener, which is never called":                                   refused,
 		"machine-7 (127.0.0.1) is loopback; allow it with LINK_ALLOW_NETS=127.0.0.1/32":          refused,
 		"64:ff9b::a9fe:101 (169.254.1.1) is link-local; allow it with ALLOW_NETS=169.254.1.1/32": refused,
 		"connect to 10.0.0.9:443: connection refused":                                            "connect to its address: connection refused",

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -11,16 +12,24 @@ import (
 
 const (
 	instanceArchives = " archive"
+	instanceListens  = " at "
 	instancePermits  = 1 << 20 // maximum of one instance; an instance never writes more
 )
 
 // EncodeInstance makes the text about an instance in :about:
 //
-//	permits | ms of its start | version | archive
+//	permits | ms of its start | version | at addresses of its listeners | archive
 //
-// The last word is left out if the instance has no archive.
-func EncodeInstance(a dispatcher.Instance, archives bool) string {
+// The last two parts are left out if the instance has no listeners or no archive.
+func EncodeInstance(a dispatcher.Instance, listens []netip.AddrPort, archives bool) string {
 	text := fmt.Sprintf("%d %d %s", a.Permits, a.StartedAt.UnixMilli(), a.Version)
+	for i, at := range listens {
+		if i == 0 {
+			text += instanceListens + at.String()
+		} else {
+			text += "," + at.String()
+		}
+	}
 	if archives {
 		text += instanceArchives
 	}
@@ -34,9 +43,24 @@ func ParseInstance(text string) dispatcher.Instance {
 	if err != nil || permits < 0 || permits > instancePermits {
 		permits = 0
 	}
-	number, version, _ := strings.Cut(strings.TrimSuffix(rest, instanceArchives), " ")
+	rest, _, _ = strings.Cut(strings.TrimSuffix(rest, instanceArchives), instanceListens)
+	number, version, _ := strings.Cut(rest, " ")
 	ms, _ := strconv.ParseInt(number, 10, 64)
 	return dispatcher.Instance{Permits: permits, Version: version, StartedAt: conn.FromMillis(ms)}
+}
+
+// maxListens is the most listeners of one instance that are read. No instance writes so many.
+const maxListens = 64
+
+// InstanceListens returns the addresses of an instance's listeners, without invalid ones.
+func InstanceListens(text string) (all []netip.AddrPort) {
+	_, list, _ := strings.Cut(strings.TrimSuffix(text, instanceArchives), instanceListens)
+	for _, one := range strings.SplitN(list, ",", maxListens+1) {
+		if at, err := netip.ParseAddrPort(one); err == nil {
+			all = append(all, at)
+		}
+	}
+	return all
 }
 
 // InstanceArchives reports whether the text about an instance says that it has an archive.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -151,9 +152,24 @@ func unverified(store string) bool {
 // Instance returns a name that no process had before. It begins with the name of the host, so that
 // people can find the process.
 func Instance() string {
+	return hostname() + "-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
+}
+
+func hostname() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
-		host = "unknown"
+		return "unknown"
 	}
-	return host + "-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
+	return host
+}
+
+// OnThisHost reports whether an instance runs on this host, by its name.
+func OnThisHost(instance string) bool {
+	rest, ok := strings.CutPrefix(instance, hostname()+"-")
+	if !ok || len(rest) < ulid.EncodedSize {
+		return false
+	}
+	number, more := strings.CutPrefix(rest[ulid.EncodedSize:], "-") // it was declared dead, and continues with a number
+	_, err := strconv.ParseUint(number, 10, 32)
+	return rest[ulid.EncodedSize:] == "" || more && err == nil
 }

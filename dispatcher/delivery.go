@@ -158,6 +158,8 @@ type Attempt struct {
 	URL     string // the called URL; empty: the message's own
 	Address string // the connected address; empty: none
 	Resend  bool   // a person asked for it
+
+	ShortHello bool // its TLS handshake began with a ClientHello of one packet, because a longer one got no answer
 }
 
 // Place computes At again from the queue's clock, because the estimate at the start of the

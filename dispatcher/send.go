@@ -93,6 +93,7 @@ type Answer struct {
 	Body       []byte // at most AnswerLimit of it
 	Cut        bool   // there was more of the body
 	Address    string // the connected address, with its port; empty: none
+	ShortHello bool   // the TLS handshake began with a ClientHello of one packet, because a longer one got no answer
 	Class      Class  // why there is no response; ClassNone if Status is set
 	Err        error  // the same as an error, without the URL; nil if Status is set
 	Took       time.Duration

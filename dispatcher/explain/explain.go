@@ -146,11 +146,13 @@ func (f Facts) answer() string {
 func (f Facts) success() string {
 	d := f.Delivery
 	text, number, status := f.at("at", d.DeliveredAt), max(d.Attempts, 1), d.LastStatusCode
+	short := false
 	resent := d.EndedAt.After(d.DeliveredAt.Time) // only the history has this outcome
 	for _, a := range d.History {
 		if a.Outcome != "delivered" {
 			continue
 		}
+		short = a.ShortHello
 		if number, status = a.Attempt, a.StatusCode; a.At.After(d.DeliveredAt.Time) {
 			text = f.at("at", d.DeliveredAt) + f.at("and again at", wire.Time{Time: a.At.Add(time.Duration(a.DurationMS) * time.Millisecond)})
 		}
@@ -162,6 +164,9 @@ func (f Facts) success() string {
 	text += ", at attempt " + fmt.Sprint(number)
 	if status != 0 {
 		text += fmt.Sprintf(", and answered with status %d", status)
+	}
+	if short {
+		text += " (its TLS did not answer until it got a ClientHello of one packet)"
 	}
 	return text
 }

@@ -78,6 +78,7 @@ type Attempt struct {
 	URL             string `json:"url,omitzero" doc:"Which was called. Left out, as address is: none was reached, or it is not kept."`
 	Address         string `json:"address,omitzero" doc:"Which was connected to, with its port."`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
+	ShortHello      bool   `json:"short_hello,omitzero" doc:"Its TLS handshake began with a ClientHello of one packet, because the receiver did not answer a longer one."`
 	Error           string `json:"error,omitzero"`
 	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the receiver's answer; of the newest 3 attempts, and the head of a success. Needs the scope bodies."`
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
@@ -105,6 +106,7 @@ type LoggedAttempt struct {
 	ResponseBytes   int    `json:"response_bytes,omitzero" doc:"Without the scope bodies, in place of response_excerpt: its size."`
 	NextAttemptAt   Time   `json:"next_attempt_at" nullable:"true"`
 	Resend          bool   `json:"resend,omitzero" doc:"A person asked for it."`
+	ShortHello      bool   `json:"short_hello,omitzero" doc:"Its TLS handshake began with a ClientHello of one packet, because the receiver did not answer a longer one."`
 	Job             string `json:"job,omitzero" doc:"The id of the job that sent it. Left out: none did, or it is not known."`
 }
 

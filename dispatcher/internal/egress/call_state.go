@@ -22,6 +22,8 @@ type callState struct {
 	first     error    // of the first try, for RoundTrip; nil: it was returned there
 	connected bool     // a connection was opened or taken from the pool
 	reused    bool     // the connection had carried a request before
+	retries   bool     // the first try is over
+	short     bool     // the connection began with a short ClientHello, see hello.go
 	repeated  bool     // a retry, which uses a new connection and does not pool it, see connect
 	answered  bool     // the receiver sent something, if only an informational response
 	stage     int      // how far the dial got
@@ -100,14 +102,16 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 
 // mayRepeat reports whether err is a connection fault after which a retry is safe.
 //
-// Without a connection nothing was sent, so a retry costs the receiver nothing. If a new
+// Without a connection nothing was sent, so a retry costs the receiver nothing. A handshake without
+// an answer is repeated also if it was closed or timed out, if the next one is shorter. If a new
 // connection breaks, the request may have crashed the receiver, so the retry is left to
 // the next attempt. An idle connection was probably closed by the receiver just before.
 // This is the most common fault of all, so the request is retried once, on a new
 // connection. If the first one did arrive, the receiver recognizes the second by its id.
 func (t *callState) mayRepeat(err error) bool {
 	if !t.connected {
-		return errors.Is(err, syscall.ECONNREFUSED) || broken(err)
+		var silent *unanswered
+		return errors.Is(err, syscall.ECONNREFUSED) || broken(err) || errors.As(err, &silent) && silent.other
 	}
 	return t.reused && !t.answered && (broken(err) || closed(err))
 }

@@ -177,13 +177,13 @@ func (c *Client) send(t *callState) {
 		c.withEgressFault(t)
 		return
 	}
-	t.answer.Location, t.answer.Address = t.location, t.address
+	t.answer.Location, t.answer.Address, t.answer.ShortHello = t.location, t.address, t.short
 }
 
 // again passes a failed first try to retryablehttp, which decides on retries and makes
 // them.
 func (c *Client) again(t *callState, first error) error {
-	t.first = first
+	t.first, t.retries = first, true
 	req, err := retryablehttp.FromRequest(t.request())
 	if err != nil {
 		return err

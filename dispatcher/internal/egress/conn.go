@@ -40,6 +40,7 @@ type conn struct {
 	ahead   bool // one has the first byte of the response
 
 	address string // of the receiver, see callState
+	short   bool   // see callState
 
 	place
 }

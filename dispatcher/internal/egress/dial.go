@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,6 +42,9 @@ type dialer struct {
 	resolver Resolver
 	hosts    Resolver // of the system's hosts file; nil: resolver is not the system's
 	tls      *tls.Config
+	short    *tls.Config // for targets that do not answer a long ClientHello
+	hellos   *hellos
+	quick    bool   // there are retries within a call
 	proxy    *proxy // nil: no proxy
 	tcp      dialFunc
 
@@ -57,6 +61,7 @@ func newDialer(o Options) *dialer {
 		NextProtos:         []string{"http/1.1"},
 		ClientSessionCache: tls.NewLRUClientSessionCache(maxSessions),
 	}}
+	d.short, d.hellos, d.quick = newShort(d.tls), newHellos(), o.QuickRetries > 0
 	d.proxy = newProxy(o.Proxy, d.tls)
 	d.uplink = newUplink(o.Resolver, d.proxy)
 	direct := net.Dialer{ControlContext: d.control}
@@ -103,21 +108,48 @@ func (d *dialer) dialTLS(ctx context.Context, address string) (net.Conn, error) 
 		return nil, err
 	}
 	enter(ctx, stageHandshake)
+	target := strings.ToLower(undotted(address))
+	how, known := d.hellos.of(target)
 	config := d.tls.Clone()
+	if how.short {
+		config = d.short.Clone()
+	}
 	config.ServerName = undotted(host)
-	secure := tls.Client(conn, config)
-	if err := d.handshake(ctx, secure); err != nil {
+	wire := &listening{Conn: conn}
+	secure := tls.Client(wire, config)
+	if err := d.handshake(ctx, secure, wire, d.patience(ctx, known)); err != nil {
 		_ = conn.Close()
+		if wire.unheard(err) {
+			err = &unanswered{err, how.short, d.hellos.unanswered(target, how.short)}
+		}
 		return nil, &stageError{dispatcher.ClassTLS, "TLS handshake", err}
 	}
+	if how.short {
+		d.hellos.answered(target)
+	}
+	if t := callStateOf(ctx); t != nil {
+		t.short = how.short
+	}
 	return secure, nil
+}
+
+// patience returns how long a handshake waits for the first byte; 0: as long as the call. Only
+// the first try of a call to a target of which nothing is known waits shorter, so that
+// the short ClientHello can be tried within the call.
+func (d *dialer) patience(ctx context.Context, known bool) time.Duration {
+	t := callStateOf(ctx)
+	end, ends := ctx.Deadline()
+	if known || !d.quick || !ends || t == nil || t.retries {
+		return 0
+	}
+	return time.Until(end) / 2
 }
 
 // handshake makes a TLS handshake on a goroutine of its own. A handshake grows the stack to 32
 // KiB, and a call would keep that much while it waits for the response. Handshakes take 100
 // KiB each in all, so their number is bounded. A slow receiver loses its place to the next
 // one.
-func (d *dialer) handshake(ctx context.Context, secure *tls.Conn) error {
+func (d *dialer) handshake(ctx context.Context, secure *tls.Conn, wire *listening, patience time.Duration) error {
 	select {
 	case d.handshakes <- struct{}{}:
 	case <-ctx.Done():
@@ -127,6 +159,10 @@ func (d *dialer) handshake(ctx context.Context, secure *tls.Conn) error {
 	defer leave()
 	slow := time.AfterFunc(slowHandshake, leave)
 	defer slow.Stop()
+	if patience > 0 {
+		waits := time.AfterFunc(patience, wire.hurry)
+		defer waits.Stop()
+	}
 	var err error
 	var fault any
 	over := make(chan struct{})

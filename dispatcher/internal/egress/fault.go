@@ -34,7 +34,7 @@ func (t *callState) failed(err error) {
 		err = withURL.Err
 	}
 	class, text := t.classify(err)
-	t.answer = dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address}
+	t.answer = dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address, ShortHello: t.short}
 }
 
 // classify returns the class of an error and its text.
@@ -69,6 +69,16 @@ func (t *callState) classify(err error) (dispatcher.Class, string) {
 
 // classify returns the class of a failed dial and its text.
 func (e *stageError) classify() (dispatcher.Class, string) {
+	class, text := e.kind()
+	var silent *unanswered
+	if errors.As(e.err, &silent) {
+		text += silent.hint()
+	}
+	return class, text
+}
+
+// kind is classify without the hint about the ClientHello.
+func (e *stageError) kind() (dispatcher.Class, string) {
 	var dns *net.DNSError
 	switch {
 	case errors.As(e.err, &dns):

@@ -136,9 +136,9 @@ func tlsRows() []row {
 		untrusted("h2.test", "no application protocol: "+only2), untrusted("refuses.test", "handshake failure"),
 		untrusted("plain.test", notTLS), untrusted("mail.test", notTLS), untrusted("garbage.test", notTLS),
 		untrusted("floods.test", "TLS handshake: "),
-		{url: "https://closes.test/ok", class: dispatcher.ClassReset, text: torn},
+		{url: "https://closes.test/ok", class: dispatcher.ClassReset, text: torn, again: true},
 		{url: "https://resets.test/ok", class: dispatcher.ClassReset, text: torn, again: true},
-		{url: "https://hangs.test/ok", class: dispatcher.ClassTimeout, text: "TLS handshake", slow: true},
+		{url: "https://hangs.test/ok", class: dispatcher.ClassTimeout, text: "TLS handshake", slow: true, again: true},
 		{url: "https://drips.test/ok", class: dispatcher.ClassTimeout, text: "TLS handshake", slow: true},
 	}
 }

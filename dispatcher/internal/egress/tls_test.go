@@ -50,11 +50,11 @@ func TestHandshakeThatBreaksOff(t *testing.T) {
 		want   dispatcher.Class
 		text   string
 	}{
-		{"closed", func(_ *receiver, c *net.TCPConn, _ int) { _, _ = c.Read(make([]byte, 4096)) }, dispatcher.ClassReset, "the connection was closed during the TLS handshake"},
+		{"closed", func(_ *receiver, c *net.TCPConn, _ int) { _, _ = c.Read(make([]byte, 4096)) }, dispatcher.ClassReset, "the connection was closed during the TLS handshake, before any answer; the next handshake offers a ClientHello of one packet"},
 		{"reset", func(_ *receiver, c *net.TCPConn, _ int) {
 			_, _ = c.Read(make([]byte, 4096))
 			reset(c)
-		}, dispatcher.ClassReset, "the connection was reset during the TLS handshake"},
+		}, dispatcher.ClassReset, "the connection was reset during the TLS handshake, before any answer; the next handshake offers a ClientHello of one packet"},
 		{"hangs", func(_ *receiver, c *net.TCPConn, _ int) { _, _ = io.Copy(io.Discard, c) }, dispatcher.ClassTimeout, "the TLS handshake"},
 	}
 	for _, tc := range cases {

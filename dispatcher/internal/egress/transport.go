@@ -96,7 +96,7 @@ func (t *transport) exchange(s *callState) (*exchange, error) {
 		case !errors.Is(err, errStale):
 			return nil, err
 		}
-		s.connected, s.reused, s.address = false, false, ""
+		s.connected, s.reused, s.short, s.address = false, false, false, ""
 	}
 }
 
@@ -109,7 +109,7 @@ func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
 			if (small && c.asks() || c.probe() == stateQuiet) && c.bind(s) {
-				s.connected, s.reused, s.address = true, true, c.address
+				s.connected, s.reused, s.short, s.address = true, true, c.short, c.address
 				return c, nil
 			}
 			c.close()
@@ -126,7 +126,7 @@ func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	if t.long {
 		c.ask = nil
 	}
-	s.connected, c.address = true, s.address
+	s.connected, c.short, c.address = true, s.short, s.address
 	if !c.bind(s) {
 		c.close()
 		return nil, cmp.Or(context.Cause(s), net.ErrClosed)

@@ -283,6 +283,7 @@ func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
 		Now: a.engine.store.Now(), ExpiresAt: c.Message.ExpiresAt, Jitter: a.jitter, Random: rand.Float64(),
 	}))
 	s.Attempt.Number, s.Attempt.At, s.Attempt.Address, s.Attempt.Resend = c.Attempt, a.began, answer.Address, c.Asked
+	s.Attempt.ShortHello = answer.ShortHello
 	s.Endpoint, s.DisableAfter = r.endpoint, r.disableAfter
 	if r.endpoint != nil {
 		s.Attempt.URL = r.endpoint.URL

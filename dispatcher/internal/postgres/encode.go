@@ -161,5 +161,7 @@ const foundBy = "coalesce(token, subject)"
 // The values of the column mark of an event.
 const (
 	markResend = "resend" // of an attempt that a person requested
-	markAnew   = "anew"   // of Resent: a new ladder begins; otherwise the column has the interrupted due time in ms
+	markShort  = "short"  // of an attempt with a short ClientHello
+	markBoth   = "resend short"
+	markAnew   = "anew" // of Resent: a new ladder begins; otherwise the column has the interrupted due time in ms
 )

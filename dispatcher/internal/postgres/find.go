@@ -202,8 +202,8 @@ func scanEvent(row pgx.CollectableRow) (e archive.Event, err error) {
 	a.Class, a.Error, a.URL, a.Address = dispatcher.Class(value(class)), string(fault), value(url), value(addr)
 	a.At = value(began).UTC()
 	switch text := value(mark); {
-	case text == markResend:
-		a.Resend = true
+	case text == markResend, text == markShort, text == markBoth:
+		a.Resend, a.ShortHello = text != markShort, text != markResend
 	case text == markAnew:
 		e.Anew = true
 	case text != "":

@@ -315,6 +315,7 @@ func TestAMessageIsFoundInAnyMonth(t *testing.T) {
 				e.Attempt = dispatcher.Attempt{Number: 1, Status: 500, At: at, Error: "status 500"}
 				l.event(e)
 				e.At, e.Kind, e.Attempt.Number, e.Attempt.Status, e.Attempt.Error = at.Add(time.Duration(n+2)*time.Second), archive.Delivered, 2, 200, ""
+				e.Attempt.Resend, e.Attempt.ShortHello = lane == "a", true
 				l.event(e)
 			}
 			found, err := l.Find(t.Context(), id)
@@ -330,6 +331,12 @@ func TestAMessageIsFoundInAnyMonth(t *testing.T) {
 			require.Equal(t, "status 500", found.Deliveries[0].Events[0].Attempt.Error)
 			require.Equal(t, archive.Delivered, found.Deliveries[0].Events[1].Kind)
 			require.Equal(t, 5*time.Millisecond, found.Deliveries[0].Events[1].Attempt.Duration)
+			for n, asked := range []bool{true, false} {
+				before, last := found.Deliveries[n].Events[0].Attempt, found.Deliveries[n].Events[1].Attempt
+				require.False(t, before.Resend || before.ShortHello)
+				require.True(t, last.ShortHello)
+				require.Equal(t, asked, last.Resend)
+			}
 		}
 	}
 	_, err := l.Find(t.Context(), "never")

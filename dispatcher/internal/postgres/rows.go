@@ -259,8 +259,12 @@ func (r *eventRow) accepted() time.Time {
 // mark returns the column mark.
 func (r *eventRow) mark() string {
 	switch {
+	case r.Attempt.Resend && r.Attempt.ShortHello:
+		return markBoth
 	case r.Attempt.Resend:
 		return markResend
+	case r.Attempt.ShortHello:
+		return markShort
 	case r.Anew:
 		return markAnew
 	case r.Kind == archive.Resent && !r.Due.IsZero():

@@ -117,6 +117,9 @@ func Attempt(out io.Writer, a wire.Attempt) {
 	if a.Address != "" {
 		fmt.Fprintf(out, " at %s", term.Visible(a.Address))
 	}
+	if a.ShortHello {
+		fmt.Fprint(out, " after a short ClientHello")
+	}
 	if a.Error != "" {
 		fmt.Fprintf(out, "  %s", term.Visible(a.Error))
 	}

@@ -62,7 +62,7 @@ func Attempt(a *dispatcher.Attempt) wire.Attempt {
 	return wire.Attempt{
 		Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
 		StatusCode: a.Status, Outcome: a.Verdict.String(), Class: string(a.Class),
-		URL: a.URL, Address: a.Address, Resend: a.Resend,
+		URL: a.URL, Address: a.Address, Resend: a.Resend, ShortHello: a.ShortHello,
 		Error:           strings.ToValidUTF8(a.Error, "�"),
 		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
 		NextAttemptAt:   wire.Time{Time: a.Next},

@@ -94,7 +94,7 @@ var LogPage = dispatcher.LogPage{
 			ID: dispatcher.DeliveryID{Lane: "u_1", Message: "m1"}, Topic: "a.b", Tenant: "acme", Subject: "order 7", Happening: dispatcher.HappenedDelivered,
 			Attempt: dispatcher.Attempt{
 				Number: 2, At: Now, Duration: 12345 * time.Microsecond, Status: 200, Verdict: dispatcher.Delivered,
-				URL: "https://a.example/hook", Address: "192.0.2.1:443", Resend: true, Excerpt: []byte("ok\xff"),
+				URL: "https://a.example/hook", Address: "192.0.2.1:443", Resend: true, ShortHello: true, Excerpt: []byte("ok\xff"),
 			}, Job: 7,
 		},
 		{

@@ -171,7 +171,7 @@ func wireLogged(l *dispatcher.Logged) wire.LoggedAttempt {
 		Topic: l.Topic, Tenant: l.Tenant, Subject: l.Subject, Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
 		StatusCode: a.Status, Class: string(a.Class), Outcome: string(l.Happening), Error: strings.ToValidUTF8(a.Error, "�"),
 		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
-		NextAttemptAt:   wire.Time{Time: a.Next}, Resend: a.Resend,
+		NextAttemptAt:   wire.Time{Time: a.Next}, Resend: a.Resend, ShortHello: a.ShortHello,
 	}
 	if l.Reason != "" {
 		w.Error = string(l.Reason)

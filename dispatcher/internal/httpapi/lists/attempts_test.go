@@ -23,7 +23,7 @@ func TestAttemptsAreListed(t *testing.T) {
 	require.True(t, at.Equal(apitest.Now.Truncate(time.Millisecond)))
 	require.Equal(t, wire.LoggedAttempt{
 		ID: "u_1:m1", MessageID: "m1", Destination: "u_1", URL: "https://a.example/hook", Address: "192.0.2.1:443", Topic: "a.b", Tenant: "acme", Subject: "order 7",
-		Attempt: 2, At: at, DurationMS: 12, StatusCode: 200, Outcome: "delivered", ResponseExcerpt: "ok\ufffd", Resend: true, Job: "job_7",
+		Attempt: 2, At: at, DurationMS: 12, StatusCode: 200, Outcome: "delivered", ResponseExcerpt: "ok\ufffd", Resend: true, ShortHello: true, Job: "job_7",
 	}, got.Data[0])
 	require.Equal(t, "dead", got.Data[1].Outcome)
 	require.Equal(t, "disabled", got.Data[1].Error)

@@ -23,7 +23,7 @@ var LogCases = []rig.Case{
 		r.Pass(time.Minute)
 		r.Move()
 		good := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
-		good.Attempt.Resend = true
+		good.Attempt.Resend, good.Attempt.ShortHello = true, true
 		r.MustSettle(rig.One, good)
 
 		lines := r.MustLog(dispatcher.LogFilter{}, "delivered", "retry")
@@ -31,7 +31,7 @@ var LogCases = []rig.Case{
 		require.Equal(r, rig.Named("a", "m1"), lines[0].ID)
 		require.Equal(r, dispatcher.Attempt{
 			Number: 2, At: lines[0].Attempt.At, Duration: good.Attempt.Duration, Status: 200, Verdict: dispatcher.Delivered,
-			URL: "https://example.com/m1", Address: "192.0.2.1:443", Excerpt: []byte("thanks"), Resend: true,
+			URL: "https://example.com/m1", Address: "192.0.2.1:443", Excerpt: []byte("thanks"), Resend: true, ShortHello: true,
 		}, lines[0].Attempt)
 		require.Equal(r, "payment.paid", lines[0].Topic)
 		require.Equal(r, 1, lines[1].Attempt.Number)
@@ -226,11 +226,12 @@ var ProofCases = []rig.Case{
 		r.Pass(time.Minute)
 		r.Retry(rig.Named("a", "m1"))
 		s := proven(r.MustClaim(rig.One, rig.Named("a", "m1"))[0])
-		s.Attempt.Resend, s.Attempt.Excerpt = true, []byte("again")
+		s.Attempt.Resend, s.Attempt.ShortHello, s.Attempt.Excerpt = true, true, []byte("again")
 		r.MustSettle(rig.One, s)
 		d := r.Inspect(rig.Named("a", "m1"))
 		require.Len(r, d.History, 2)
-		require.True(r, d.History[1].Resend)
+		require.True(r, d.History[1].Resend && d.History[1].ShortHello)
+		require.False(r, d.History[0].ShortHello)
 		require.Equal(r, "again", string(d.History[1].Excerpt))
 	}},
 	{Name: "a query returns the proof of a late success, even if the delivery ended later", Run: func(r *rig.Rig) {

@@ -26,6 +26,7 @@ const (
 	sameAnswer             // class, error and response are the same as in the lane's line before
 	resend                 // a person asked for the attempt
 	unmade                 // no attempt was made, and nothing follows
+	shortHello             // its TLS handshake began with a short ClientHello
 )
 
 // evidenceVersion is the first byte of an entry's evidence.
@@ -109,6 +110,9 @@ func (l *Log) prove(o *dispatcher.Settlement) {
 	}
 	if a.Resend {
 		marks |= resend
+	}
+	if a.ShortHello {
+		marks |= shortHello
 	}
 	at := a.At.UnixMilli()
 	b := append(l.evidence, marks)

@@ -154,7 +154,7 @@ func (p *proofs) next(l *logLine) {
 	a.At = conn.FromMillis(p.at)
 	a.Duration = time.Duration(p.uvarint()) * time.Microsecond
 	wait := time.Duration(p.uvarint()) * time.Millisecond
-	a.Resend = marks&resend != 0
+	a.Resend, a.ShortHello = marks&resend != 0, marks&shortHello != 0
 	last := p.before[l.id.Lane]
 	if last == nil {
 		last = &dispatcher.Attempt{}

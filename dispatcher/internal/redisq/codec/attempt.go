@@ -23,6 +23,7 @@ type attemptMeta struct {
 	URL     string             `json:"u,omitempty"`
 	Address string             `json:"a,omitempty"`
 	Resend  bool               `json:"r,omitempty"`
+	Short   bool               `json:"h,omitempty"`
 }
 
 // AttemptEntry returns an element of :history. It has the excerpt only if excerpt is set.
@@ -40,7 +41,7 @@ func EncodeAttempt(a *dispatcher.Attempt) string {
 	b, err := json.Marshal(attemptMeta{
 		Number: a.Number, At: a.At.UnixMilli(), Took: a.Duration.Milliseconds(),
 		Status: a.Status, Verdict: a.Verdict, Class: a.Class, Error: a.Error,
-		URL: a.URL, Address: a.Address, Resend: a.Resend,
+		URL: a.URL, Address: a.Address, Resend: a.Resend, Short: a.ShortHello,
 	})
 	if err != nil {
 		panic(err) // it has only numbers and texts, so it can't fail
@@ -66,7 +67,7 @@ func ParseAttempt(text string) (dispatcher.Attempt, error) {
 	a := dispatcher.Attempt{
 		Number: m.Number, At: conn.FromMillis(m.At), Duration: time.Duration(m.Took) * time.Millisecond,
 		Status: m.Status, Verdict: m.Verdict, Class: m.Class, Error: m.Error, Next: conn.FromMillis(next),
-		URL: m.URL, Address: m.Address, Resend: m.Resend,
+		URL: m.URL, Address: m.Address, Resend: m.Resend, ShortHello: m.Short,
 	}
 	if rest = rest[n:]; rest != "" {
 		a.Excerpt = []byte(rest)

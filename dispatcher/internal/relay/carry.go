@@ -104,7 +104,7 @@ func (l *relayedBatch) read(rows []dispatcher.OutboxRow) {
 		if row.Age > r.o.Retention {
 			old++
 		}
-		if row.Seq == r.stuck {
+		if r.stuck != nil && row.Seq == *r.stuck {
 			l.putOff(row, waitMost)
 			continue
 		}

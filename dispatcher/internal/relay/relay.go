@@ -82,7 +82,7 @@ type Relay struct {
 
 	// Used by Run only.
 	most      int       // rows in the next batch
-	stuck     int64     // a row that the database can't update; 0 if none
+	stuck     *int64    // a row that the database can't update; nil if none, because 0 may be a row
 	failed    int       // consecutive batches of which the store accepted nothing
 	polledAt  time.Time // when the outbox was polled, for metrics
 	watchedAt time.Time // when open transactions were queried
@@ -182,8 +182,8 @@ func (r *Relay) batch(ctx context.Context) (n int, err error) {
 		return done, err
 	})
 	if errors.Is(err, dispatcher.ErrOutboxData) {
-		if r.stuck = 0; n == 1 {
-			r.stuck = first
+		if r.stuck = nil; n == 1 {
+			r.stuck = &first
 		}
 		r.most = max(r.most/2, 1)
 	} else if err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,17 @@ func TestWhatIsCommittedIsRelayed(t *testing.T) {
 	require.Equal(t, map[string]int64{"accepted": 2, "duplicate": 1, "rejected": 2, "unmatched": 1, "waits": 0}, r.relay.Relayed())
 	require.False(t, r.relay.Busy())
 	require.Contains(t, r.log.String(), "rows of the outbox were rejected")
+}
+
+func TestRowsWithAnyNumberAreRelayed(t *testing.T) {
+	r := relaying(t, func(r *rig) {
+		for n, id := range []string{"zero", "negative", "largest"} {
+			r.outbox.put(id, map[string]any{"url": "https://a"})
+			r.outbox.rows[n].Seq = []int64{0, -1, math.MaxInt64}[n]
+		}
+	}, time.Second/2, none)
+	require.ElementsMatch(t, []string{"zero", "negative", "largest"}, r.engine.taken)
+	require.Empty(t, r.left())
 }
 
 func TestItSleepsAndIsWoken(t *testing.T) {

@@ -188,6 +188,14 @@ func TestTheCookieOfALinkByHTTPS(t *testing.T) {
 	got := newPerson(t, p.api).post(path, nil)
 	require.Equal(t, "__Secure-hookladder-link", got.Cookies()[0].Name)
 	require.True(t, got.Cookies()[0].Secure)
+	require.Equal(t, "max-age=15552000", got.Header.Get("Strict-Transport-Security"))
+
+	hidden := newPerson(t, p.api)
+	require.Equal(t, "strict-origin", hidden.get(path).Header.Get("Referrer-Policy"), "it tells no token")
+	hidden.header.Set("Origin", "null")
+	require.Equal(t, http.StatusForbidden, hidden.post(path, nil).StatusCode)
+	hidden.header.Set("Origin", "https://console.test")
+	require.Equal(t, http.StatusSeeOther, hidden.post(path, nil).StatusCode)
 }
 
 // Over plain http browsers say nothing but the origin of a form, and after no-referrer not
@@ -198,6 +206,7 @@ func TestPeopleComeByPlainHTTPToo(t *testing.T) {
 	who := newPerson(t, p.api)
 	who.header = http.Header{"Host": {"10.0.0.5:8080"}}
 	require.Equal(t, "no-referrer", who.get(path).Header.Get("Referrer-Policy"), "it would tell the token")
+	require.Empty(t, who.get(path).Header.Get("Strict-Transport-Security"))
 	require.Equal(t, "same-origin", who.get("/console/sign-in").Header.Get("Referrer-Policy"))
 	who.header.Set("Origin", "null")
 	require.Equal(t, http.StatusSeeOther, who.post(path, nil).StatusCode)

@@ -251,7 +251,7 @@ func TestALinkFromAnotherSiteAsksOnceMore(t *testing.T) {
 	got := who.get("/console/?told=x%22")
 	require.Equal(t, http.StatusOK, got.StatusCode)
 	require.Contains(t, got.text, `<meta http-equiv="refresh" content="0;url=/console/?told=x%22">`)
-	require.Equal(t, "private, no-cache", got.Header.Get("Cache-Control"))
+	require.Equal(t, "no-store", got.Header.Get("Cache-Control"))
 	who.header.Set("Sec-Fetch-Site", "same-origin")
 	require.True(t, who.get("/console/?told=x%22").toSignIn(), "and no loop follows")
 }

@@ -133,8 +133,12 @@ func (s *server) policy(r *http.Request) string {
 
 // referrers returns the Referrer-Policy. With no-referrer a browser also sends no Origin
 // with a form. Over plain HTTP to another host it sends no other header that proves the
-// form is ours.
+// form is ours. The page that opens a link has a token in its URL. With https it reveals the
+// origin only, so that a browser without Sec-Fetch-Site sends that with the form.
 func (s *server) referrers(r *http.Request) string {
+	if s.secure && s.opensLink(r.URL.Path) {
+		return "strict-origin"
+	}
 	if s.secure || r.TLS != nil || isLoopback(r.Host) || s.opensLink(r.URL.Path) {
 		return "no-referrer"
 	}
@@ -148,9 +152,9 @@ func (s *server) opensLink(path string) bool {
 }
 
 // opensByHTTP reports whether a request opens a link from a browser that sends no origin.
-// The token is a stronger proof than the origin.
+// The token is a stronger proof than the origin. With https browsers send an origin.
 func (s *server) opensByHTTP(r *http.Request) bool {
-	return s.opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
+	return !s.secure && s.opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
 }
 
 // isLoopback reports whether a Host header is this host. Browsers trust such pages like
@@ -177,7 +181,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", s.referrers(r))
 	h.Set("X-Robots-Tag", "none")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cache-Control", "private, no-cache")
+	h.Set("Cache-Control", "no-store") // pages and bodies have payment data; static files overwrite it
+	if s.secure {
+		h.Set("Strict-Transport-Security", "max-age=15552000") // 180 days; other hosts of the domain are not ours
+	}
 	if err := s.guard.Check(r); err != nil && !s.opensByHTTP(r) {
 		s.refuse(w, r, http.StatusForbidden, "This was sent from another site, so nothing was done.")
 		return

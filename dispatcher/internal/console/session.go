@@ -35,7 +35,7 @@ func (s *server) cookie() string {
 
 func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string) {
 	c := &http.Cookie{ // it ends with the browser; the session ends in the store after it is unused
-		Name: s.cookie(), Value: value, Path: "/",
+		Name: s.cookie(), Value: value, Path: "/", // __Host- needs this path, and its binding to the host is worth more
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure || r.TLS != nil,
 	}
 	if value == "" {

@@ -79,7 +79,6 @@ func (s *server) leave(v *visit, w *caughtAnswer) {
 		return
 	}
 	h.Del("Content-Type")
-	h.Set("Cache-Control", "no-store")
 	owner := s.owner(v)
 	if owner == "" { // a visitor without a session sees the same error there
 		http.Redirect(v.w, v.r, v.at, http.StatusSeeOther)
@@ -133,9 +132,7 @@ func (s *server) showKept(v *visit, id string) error {
 		http.Redirect(v.w, v.r, withResult(to.String(), "gone"), http.StatusSeeOther)
 		return nil
 	}
-	h := v.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
 	_, _ = v.w.Write(html)
 	return nil

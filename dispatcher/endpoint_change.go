@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -64,6 +65,8 @@ type EndpointStore interface {
 	// taken is set, it returns the one that has the UID. It returns ErrEndpoints if there are too
 	// many.
 	CreateEndpoint(ctx context.Context, e *Endpoint) (taken *Endpoint, err error)
+	// CheckEndpoint returns what CreateEndpoint would return, and stores nothing.
+	CheckEndpoint(ctx context.Context, e *Endpoint) (taken *Endpoint, err error)
 	// ChangeEndpoint stores an endpoint whose version is one above the stored one. It returns
 	// ErrStale if the version is another one, and ErrNoEndpoint if there is none. ID, UID, Tenant
 	// and CreatedAt never change.
@@ -104,6 +107,15 @@ func (e *Endpoint) Overtake(lane LaneLimits) {
 	e.Unverified = e.Unverified && lane.Mode == LanePaused
 	e.Paused = lane.Mode == LanePaused && !e.Unverified
 	e.NoteHold(&before, lane.By, lane.Since)
+}
+
+// Unchanged reports whether a change left everything as it was before. In doubt it reports false.
+func (e *Endpoint) Unchanged(before *Endpoint) bool {
+	same := *e
+	if e.Success.Equal(before.Success) && (e.Success == nil) == (before.Success == nil) {
+		same.Success = before.Success // one of them may not be parsed yet
+	}
+	return reflect.DeepEqual(&same, before)
 }
 
 // A link changes the URL and the topics of an endpoint. It must not inherit settings that an

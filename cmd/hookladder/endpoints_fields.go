@@ -311,8 +311,8 @@ by their uid. The file is JSON Lines or CSV, as endpoints export writes it; - is
 input. A field that a line leaves out gets its default. The secret and disabled are kept.
 
 A wrong line is reported with its number and field, and the others are imported. After an
-interruption run it again: it changes only what differs. The server hides the values of
-headers, so endpoints with headers are set again each time. --dry-run only reports.
+interruption run it again: it changes only what differs. With --dry-run the server checks
+each line, and nothing is changed.
 
 --prune deletes the endpoints that have a uid and are not in the file, and cancels their
 waiting deliveries. It deletes nothing if a line is wrong.

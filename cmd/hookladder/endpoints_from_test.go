@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -244,6 +245,76 @@ create 01C
 	}, found)
 }
 
+// manySvix and manyConvoy are the answers of 1,000 endpoints. A fifth of them are wrong here, and a
+// tenth have headers, whose values the API hides.
+func manySvix() string {
+	var list, more []string
+	for i := range 1000 {
+		url, types, headers := fmt.Sprintf("https://shop.example/%d", i), "invoice.paid", ""
+		switch i % 10 {
+		case 3:
+			types = "invoice:paid"
+		case 7:
+			url = fmt.Sprintf("https://10.1.2.3/%d", i)
+		case 8:
+			headers = `"x-shop":"7"`
+		}
+		list = append(list, fmt.Sprintf(`{"id":"e%d","url":%q,"filterTypes":[%q]}`, i, url, types))
+		at := fmt.Sprintf("/api/v1/app/acme/endpoint/e%d/", i)
+		more = append(more, `{"path":"`+at+`secret/","answer":{"key":"whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}}`, `{"path":"`+at+`headers/","answer":{"headers":{`+headers+`},"sensitive":[]}}`)
+	}
+	return `{"path":"/api/v1/app/acme/endpoint/","answer":{"data":[` + strings.Join(list, ",") + `],"done":true}}` + "\n" + strings.Join(more, "\n")
+}
+
+func manyConvoy() string {
+	var list, more []string
+	for i := range 1000 {
+		secret, headers := fmt.Sprintf("convoy-secret-%05d", i), "null"
+		switch i % 10 {
+		case 3, 7:
+			secret = "short"
+		case 8:
+			headers = `{"type":"api_key","api_key":{"header_name":"x-key","header_value":"k"}}`
+		}
+		list = append(list, fmt.Sprintf(`{"uid":"E%d","project_id":"p1","url":"https://shop.example/%d","status":"active","secrets":[{"value":%q}],"authentication":%s}`, i, i, secret, headers))
+		more = append(more, fmt.Sprintf(`{"endpoint_metadata":{"uid":"E%d"},"filter_config":{"event_types":["*"]}}`, i))
+	}
+	page := func(path string, content []string) string {
+		return `{"path":"/api/v1/projects/p1` + path + `","answer":{"data":{"content":[` + strings.Join(content, ",") + `],"pagination":{"has_next_page":false}}}}` + "\n"
+	}
+	project := `{"path":"/api/v1/projects/p1","answer":{"data":{"uid":"p1","config":{"signature":{"header":"X-Acme-Signature","versions":[{"uid":"v1","hash":"SHA256","encoding":"hex"}]}}}}}` + "\n"
+	return project + page("/endpoints", list) + page("/subscriptions", more)
+}
+
+func TestADryRunReportsWhatTheImportThenDoes(t *testing.T) {
+	for system, text := range map[string]string{"svix": manySvix(), "convoy": manyConvoy()} {
+		t.Run(system, func(t *testing.T) {
+			_, api, _ := newTestDev(t, nil)
+			env := []string{"HOOKLADDER_URL=" + api}
+			run := func(args ...string) result {
+				return command(t, env, text, append([]string{"endpoints", "import", "-", "--from", system}, args...)...)
+			}
+			dry, got := run("--dry-run"), run()
+			require.Equal(t, []int{exitFailed, exitFailed}, []int{dry.code, got.code})
+			require.Contains(t, dry.err, "nothing was changed: 800 created, 0 changed, 0 left, 200 wrong\n")
+			require.Contains(t, got.err, "800 created, 0 changed, 0 left, 200 wrong\n")
+			require.Equal(t, got.out, dry.out, "and it names them")
+			require.Equal(t, 200, strings.Count(dry.out, "\nendpoint "))
+
+			dry, got = run("--dry-run"), run()
+			require.Contains(t, dry.err, "nothing was changed: 0 created, 0 changed, 800 left, 200 wrong\n")
+			require.Contains(t, got.err, "0 created, 0 changed, 800 left, 200 wrong\n", "the values of headers are the same")
+			require.Equal(t, got.out, dry.out)
+
+			text = strings.NewReplacer(`"x-shop":"7"`, `"x-shop":"8"`, `"header_value":"k"`, `"header_value":"l"`).Replace(text)
+			dry, got = run("--dry-run"), run()
+			require.Contains(t, dry.err, "nothing was changed: 0 created, 100 changed, 700 left, 200 wrong\n")
+			require.Contains(t, got.err, "0 created, 100 changed, 700 left, 200 wrong\n")
+			require.Equal(t, got.out, dry.out)
+		})
+	}
+}
+
 // A script that fails leaves a file, but not the exit code of success.
 // A prune deletes only the endpoints that the saved answers do not have.
 func TestAPruneBySavedAnswers(t *testing.T) {
@@ -264,6 +335,8 @@ func TestAPruneBySavedAnswers(t *testing.T) {
 
 	dry := run(one, "--prune", "--tenant", "acme", "--dry-run")
 	require.Equal(t, "delete x2: 0 waiting\n", dry.out)
+	require.Equal(t, exitFailed, dry.code)
+	require.Contains(t, dry.err, "1 of 2 endpoints are not in the file")
 	few := run(one, "--prune", "--tenant", "acme")
 	require.Equal(t, exitFailed, few.code)
 	require.Contains(t, few.err, "1 of 2 endpoints are not in the file")

@@ -256,7 +256,7 @@ func TestPeopleComeThroughAPathOfAProxy(t *testing.T) {
 		got := who.get(arrives(path))
 		require.Equal(t, http.StatusOK, got.StatusCode)
 		require.Contains(t, got.text, `action="`+path+`"`)
-		require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"))
+		require.Equal(t, "strict-origin", got.Header.Get("Referrer-Policy"))
 		got = who.post(arrives(path), nil)
 		require.Equal(t, "/pay/link/", got.Header.Get("Location"))
 		cookie := got.Cookies()[0]

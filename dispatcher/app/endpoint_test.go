@@ -36,6 +36,50 @@ func TestAMessageWithoutAURLGoesToTheEndpointsThatMatch(t *testing.T) {
 	require.NoError(t, p.end())
 }
 
+func TestADryRunChangesNothing(t *testing.T) {
+	p := start(t, newTestOptions(redistest.Start(t).URL()))
+	c, e := p.client(), &wire.Endpoint{UID: "main", URL: "https://shop.example/", Headers: map[string]string{"x-token": "1"}}
+	tried, created, err := c.TryCreateEndpoint(t.Context(), e)
+	require.NoError(t, err)
+	require.True(t, created)
+	require.Equal(t, []any{"", "", "main", "active"}, []any{tried.ID, tried.Secret, tried.UID, tried.State})
+	_, err = c.Endpoint(t.Context(), "main")
+	require.ErrorIs(t, err, client.ErrNotFound)
+	_, _, err = c.TryCreateEndpoint(t.Context(), &wire.Endpoint{URL: "https://10.1.2.3/"})
+	require.ErrorContains(t, err, "$.url")
+
+	made, _, err := c.CreateEndpoint(t.Context(), e)
+	require.NoError(t, err)
+	same, created, err := c.TryCreateEndpoint(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, []any{false, made.ID}, []any{created, same.ID})
+	_, _, err = c.TryCreateEndpoint(t.Context(), &wire.Endpoint{UID: "main", URL: "https://other.example/"})
+	require.ErrorIs(t, err, client.ErrConflict)
+
+	_, err = c.TryPatchEndpoint(t.Context(), "main", map[string]any{"timeout": "1h"})
+	require.ErrorContains(t, err, "$.timeout")
+	_, err = c.TryPatchEndpoint(t.Context(), "other", map[string]any{})
+	require.ErrorIs(t, err, client.ErrNotFound)
+	patched, err := c.TryPatchEndpoint(t.Context(), "main", map[string]any{"description": "new", "disabled": true})
+	require.NoError(t, err)
+	require.Equal(t, []any{"new", "disabled", false}, []any{patched.Description, patched.State, patched.UpdatedAt.Equal(made.UpdatedAt.Time)})
+	for _, patch := range []func(context.Context, string, any) (wire.EndpointView, error){c.TryPatchEndpoint, c.PatchEndpoint} {
+		patched, err = patch(t.Context(), "main", map[string]any{"headers": map[string]string{"X-Token": "2", "x-token": "***"}})
+		require.Error(t, err)
+		patched, err = patch(t.Context(), "main", map[string]any{"url": e.URL, "headers": e.Headers})
+		require.NoError(t, err)
+		require.Equal(t, made.UpdatedAt, patched.UpdatedAt, "it is as it was")
+	}
+	now, err := c.Endpoint(t.Context(), "main")
+	require.NoError(t, err)
+	made.Secret = ""
+	require.Equal(t, made, now)
+	audit, err := c.Audit(t.Context(), client.AuditFilter{})
+	require.NoError(t, err)
+	require.Len(t, audit.Data, 1, "only the endpoint's creation")
+	require.NoError(t, p.end())
+}
+
 func TestAnEncryptionKeyHidesSecretsInTheStore(t *testing.T) {
 	const hidden = "whsec_SGlkZGVuSGlkZGVuSGlkZGVuSGlkZGVu"
 	redisURL := redistest.Start(t).URL()

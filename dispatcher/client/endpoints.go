@@ -17,15 +17,29 @@ const testPatience = 80 * time.Second
 // CreateEndpoint registers an endpoint. The response of a new endpoint has its secret.
 // created is false if an equal endpoint with its UID exists.
 func (c *Client) CreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
+	repeats := untaken
+	if e != nil && e.UID != "" {
+		repeats = safe
+	}
+	return c.createEndpoint(ctx, e, nil, repeats)
+}
+
+// TryCreateEndpoint returns what CreateEndpoint would return, and creates nothing. A new
+// endpoint has neither id nor secret.
+func (c *Client) TryCreateEndpoint(ctx context.Context, e *wire.Endpoint) (view wire.EndpointView, created bool, err error) {
+	return c.createEndpoint(ctx, e, dryRun, safe)
+}
+
+// dryRun is the query of a call that changes nothing.
+var dryRun = url.Values{"dry_run": {"true"}}
+
+func (c *Client) createEndpoint(ctx context.Context, e *wire.Endpoint, query url.Values, repeats repetition) (view wire.EndpointView, created bool, err error) {
 	if e == nil {
 		return view, false, errors.New("create endpoint: there is no endpoint")
 	}
-	status, repeats := 0, untaken
-	if e.UID != "" {
-		repeats = safe
-	}
+	status := 0
 	view, err = send[wire.EndpointView](ctx, c, apiRequest{
-		verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", status: &status, repeats: repeats,
+		verb: "create endpoint", method: http.MethodPost, path: "/v1/endpoints", query: query, status: &status, repeats: repeats,
 	}, e)
 	return view, err == nil && status == http.StatusCreated, err
 }
@@ -53,10 +67,19 @@ func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.Endpoint
 
 // PatchEndpoint changes an endpoint. The patch is a JSON Merge Patch, such as a
 // map[string]any or a json.RawMessage. Missing fields keep their values, and null sets
-// the default.
+// the default. If the patch changes nothing, UpdatedAt is the same as before.
 func (c *Client) PatchEndpoint(ctx context.Context, name string, patch any) (wire.EndpointView, error) {
+	return c.patchEndpoint(ctx, name, patch, nil)
+}
+
+// TryPatchEndpoint returns what PatchEndpoint would return, and changes nothing.
+func (c *Client) TryPatchEndpoint(ctx context.Context, name string, patch any) (wire.EndpointView, error) {
+	return c.patchEndpoint(ctx, name, patch, dryRun)
+}
+
+func (c *Client) patchEndpoint(ctx context.Context, name string, patch any, query url.Values) (wire.EndpointView, error) {
 	return send[wire.EndpointView](ctx, c, apiRequest{
-		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), media: "application/merge-patch+json", repeats: safe,
+		verb: "patch endpoint " + name, method: http.MethodPatch, path: endpointPath(name, ""), query: query, media: "application/merge-patch+json", repeats: safe,
 	}, patch)
 }
 

@@ -30,6 +30,15 @@ const maxRaces = 20
 // with that uid exists already. It returns ErrTaken if an endpoint with that uid is
 // different.
 func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error) {
+	return r.createEndpoint(ctx, e, false)
+}
+
+// TryCreate returns what CreateEndpoint would return, and stores nothing.
+func (r *Registry) TryCreate(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error) {
+	return r.createEndpoint(ctx, e, true)
+}
+
+func (r *Registry) createEndpoint(ctx context.Context, e *dispatcher.Endpoint, dry bool) (view dispatcher.EndpointView, created bool, err error) {
 	if r.Store == nil {
 		return dispatcher.EndpointView{}, false, errNoStore
 	}
@@ -60,6 +69,18 @@ func (r *Registry) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
 		} else if existing[0] != nil {
 			continue
+		}
+		if dry {
+			taken, err := r.Store.CheckEndpoint(ctx, e)
+			switch {
+			case taken != nil:
+				return r.sameEndpoint(ctx, requested, taken)
+			case errors.Is(err, dispatcher.ErrTaken): // the id
+				continue
+			case err != nil:
+				return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
+			}
+			return dispatcher.EndpointView{Endpoint: e, State: stateOf(e, dispatcher.LaneState{})}, true, nil
 		}
 		if _, err := r.setLimits(ctx, e.Lane(), e.Limits(), ""); err != nil {
 			return dispatcher.EndpointView{}, false, fmt.Errorf("create endpoint: %w", err)
@@ -115,11 +136,7 @@ func (r *Registry) Endpoint(ctx context.Context, name string) (dispatcher.Endpoi
 	if err != nil {
 		return dispatcher.EndpointView{}, err
 	}
-	views, err := r.views(ctx, []*dispatcher.Endpoint{e})
-	if err != nil {
-		return dispatcher.EndpointView{}, err
-	}
-	return views[0], nil
+	return r.view(ctx, e)
 }
 
 // Stored reads an endpoint from the store and bypasses the cache.
@@ -154,6 +171,15 @@ func (r *Registry) Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (
 	return views, next, err
 }
 
+// view is views of one endpoint.
+func (r *Registry) view(ctx context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, error) {
+	views, err := r.views(ctx, []*dispatcher.Endpoint{e})
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	return views[0], nil
+}
+
 // views adds the states of the lanes to endpoints.
 func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]dispatcher.EndpointView, error) {
 	lanes := make([]dispatcher.Lane, len(list))
@@ -182,9 +208,50 @@ func stateOf(e *dispatcher.Endpoint, lane dispatcher.LaneState) dispatcher.Endpo
 }
 
 // ChangeEndpoint applies change to a copy of an endpoint and stores it. If another change
-// came first it starts again. Waiting deliveries use the new version.
+// came first it starts again. Waiting deliveries use the new version. If change changes
+// nothing, nothing is stored.
 func (r *Registry) ChangeEndpoint(ctx context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
 	return r.changeEndpoint(ctx, name, change, false)
+}
+
+// TryChange returns what ChangeEndpoint would return, and stores nothing.
+func (r *Registry) TryChange(ctx context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
+	before, err := r.Stored(ctx, name)
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	e, err := r.changed(ctx, before, change, false)
+	if err != nil {
+		return dispatcher.EndpointView{}, err
+	}
+	return r.view(ctx, e)
+}
+
+// changed returns the next version of an endpoint, or before itself if change changes
+// nothing.
+func (r *Registry) changed(ctx context.Context, before *dispatcher.Endpoint, change func(*dispatcher.Endpoint) error, clear bool) (*dispatcher.Endpoint, error) {
+	if len(before.Secrets) == 0 {
+		return nil, fmt.Errorf("change endpoint %s: %w", before.ID, dispatcher.ErrSealed) // its secrets can't be read, and would be lost
+	}
+	e := before.Clone()
+	if err := change(e); err != nil {
+		return nil, err
+	}
+	e.Unverified = unverified(ctx, before, e, clear)
+	e.NoteSetter(before, byLink(ctx))
+	if !clear && e.Unchanged(before) {
+		return before, nil
+	}
+	e.Version++
+	if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
+		e.Since = e.Version
+	}
+	e.UpdatedAt = r.Queue.Now().Truncate(time.Millisecond)
+	if !e.UpdatedAt.After(before.UpdatedAt) { // a client compares it to learn whether it changed
+		e.UpdatedAt = before.UpdatedAt.Add(time.Millisecond)
+	}
+	e.NoteHold(before, dispatcher.CallerOf(ctx), e.UpdatedAt)
+	return e, nil
 }
 
 // changeEndpoint makes a change. With clear it is a resume, which closes the lane's
@@ -193,25 +260,20 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	var e *dispatcher.Endpoint
 	var was bool
 	for n := 1; ; n++ {
-		before, err := r.storedAboveLane(ctx, name)
+		before, copied, err := r.storedAboveLane(ctx, name)
 		if err != nil {
 			return dispatcher.EndpointView{}, err
 		}
-		if len(before.Secrets) == 0 {
-			return dispatcher.EndpointView{}, fmt.Errorf("change endpoint %s: %w", before.ID, dispatcher.ErrSealed) // its secrets can't be read, and would be lost
-		}
-		e, was = before.Clone(), before.Disabled
-		if err := change(e); err != nil {
+		if e, err = r.changed(ctx, before, change, clear); err != nil {
 			return dispatcher.EndpointView{}, err
 		}
-		e.Unverified = unverified(ctx, before, e, clear)
-		e.NoteSetter(before, byLink(ctx))
-		e.Version++
-		if clear || e.URL != before.URL || before.Disabled && !e.Disabled {
-			e.Since = e.Version
+		was = before.Disabled
+		if e == before {
+			if copied {
+				return r.view(ctx, e)
+			}
+			break // an earlier call stored this and then failed
 		}
-		e.UpdatedAt = r.Queue.Now().Truncate(time.Millisecond)
-		e.NoteHold(before, dispatcher.CallerOf(ctx), e.UpdatedAt)
 		err = r.Store.ChangeEndpoint(ctx, e)
 		if err == nil {
 			break
@@ -233,11 +295,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	if e.Disabled {
 		r.sweeper.put(e.Lane(), 0)
 	}
-	views, err := r.views(ctx, []*dispatcher.Endpoint{e})
-	if err != nil {
-		return dispatcher.EndpointView{}, err
-	}
-	return views[0], nil
+	return r.view(ctx, e)
 }
 
 // unverified reports whether an endpoint's URL waits for a test after a change. A URL

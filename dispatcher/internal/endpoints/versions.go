@@ -264,21 +264,22 @@ func (r *Registry) overtake(ctx context.Context, id string) error {
 }
 
 // storedAboveLane reads an endpoint that is to be changed. If its lane is newer, it
-// raises the endpoint first, so that the next version is above the lane's.
-func (r *Registry) storedAboveLane(ctx context.Context, name string) (*dispatcher.Endpoint, error) {
-	e, err := r.Stored(ctx, name)
-	if err != nil {
-		return nil, err
+// raises the endpoint first, so that the next version is above the lane's. copied reports
+// whether the lane has a copy of this version.
+func (r *Registry) storedAboveLane(ctx context.Context, name string) (e *dispatcher.Endpoint, copied bool, err error) {
+	if e, err = r.Stored(ctx, name); err != nil {
+		return nil, false, err
 	}
 	states, err := r.LaneReads.LaneStates(ctx, []dispatcher.Lane{e.Lane()})
 	if err != nil {
-		return nil, fmt.Errorf("read lane of %s: %w", e.ID, err)
+		return nil, false, fmt.Errorf("read lane of %s: %w", e.ID, err)
 	}
-	if states[0].Limits.Version <= e.Version {
-		return e, nil
+	if version := states[0].Limits.Version; version <= e.Version {
+		return e, version == e.Version, nil
 	}
 	if err := r.overtake(ctx, e.ID); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return r.Stored(ctx, e.ID)
+	e, err = r.Stored(ctx, e.ID)
+	return e, false, err
 }

@@ -43,6 +43,19 @@ var createCases = []testCase{
 		require.Equal(r, e, taken)
 		require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
 	}},
+	{name: "a check returns what the creation would, and stores nothing", run: func(r *rig) {
+		e := r.create(uid("main"))
+		taken, err := r.Store.CheckEndpoint(r.ctx, r.endpoint(uid("main"), tenant("else")))
+		require.ErrorIs(r, err, dispatcher.ErrTaken)
+		require.Equal(r, e, taken)
+		for range 2 {
+			taken, err = r.Store.CheckEndpoint(r.ctx, r.endpoint(uid("new")))
+			require.NoError(r, err)
+			require.Nil(r, taken)
+			r.mustNotFind("new")
+			require.Equal(r, []string{e.ID}, r.listedIDs(dispatcher.EndpointFilter{}))
+		}
+	}},
 	{name: "any number of endpoints may have no uid", run: func(r *rig) {
 		a, b := r.create(), r.create()
 		r.mustBe(a, b)

@@ -134,6 +134,24 @@ func (f *fakeEndpoints) CreateEndpoint(ctx context.Context, e *d.Endpoint) (*d.E
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if taken, err := f.check(e); err != nil {
+		return taken, err
+	}
+	f.byID[e.ID] = e.Clone()
+	f.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
+	return nil, nil
+}
+
+func (f *fakeEndpoints) CheckEndpoint(ctx context.Context, e *d.Endpoint) (*d.Endpoint, error) {
+	if err := f.begin(ctx, "check endpoint"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.check(e)
+}
+
+func (f *fakeEndpoints) check(e *d.Endpoint) (*d.Endpoint, error) {
 	if len(e.Secrets) == 0 {
 		return nil, fmt.Errorf("%s: without a secret", e.ID)
 	}
@@ -145,8 +163,6 @@ func (f *fakeEndpoints) CreateEndpoint(ctx context.Context, e *d.Endpoint) (*d.E
 	if f.byID[e.ID] != nil || f.ends[e.ID] > 0 {
 		return nil, d.ErrTaken
 	}
-	f.byID[e.ID] = e.Clone()
-	f.notify(d.EndpointChange{ID: e.ID, Tenant: e.Tenant, Version: e.Version})
 	return nil, nil
 }
 

@@ -273,7 +273,7 @@ func TestTheTruthIsChangedBeforeItsCopy(t *testing.T) {
 		require.False(t, r.queue.seen("limit")[1].clear, "a change closes no breaker")
 
 		r.store.hook = failing("change endpoint", d.ErrUnavailable)
-		_, err := r.ChangeEndpoint(t.Context(), "main", func(*d.Endpoint) error { return nil })
+		_, err := r.ChangeEndpoint(t.Context(), "main", func(e *d.Endpoint) error { e.Trace = true; return nil })
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		require.Len(t, r.queue.limited(view.Lane()), 2, "no copy of what is not true")
 		r.stop(t)
@@ -308,9 +308,34 @@ func TestAChangeThatSomebodyWasQuickerThanIsMadeAgain(t *testing.T) {
 	require.Len(t, r.queue.limited(view.Lane()), 2, "only what was stored")
 
 	races = 1000
-	_, err = r.ChangeEndpoint(t.Context(), view.ID, func(*d.Endpoint) error { return nil })
+	_, err = r.ChangeEndpoint(t.Context(), view.ID, func(e *d.Endpoint) error { e.Trace = true; return nil })
 	require.ErrorIs(t, err, d.ErrStale, "it ends")
 	require.Greater(t, races, 900)
+}
+
+func TestAChangeThatChangesNothingStoresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		view := r.create(t, uid("main"))
+		pass(time.Second)
+		pause := func(e *d.Endpoint) { e.Paused = true }
+		r.queue.hook = failing("limit", d.ErrUnavailable)
+		_, err := r.ChangeEndpoint(t.Context(), "main", func(e *d.Endpoint) error { pause(e); return nil })
+		require.ErrorIs(t, err, d.ErrUnavailable, "it is stored, but the lane has no copy")
+		r.queue.hook = nil
+		for range 2 {
+			again := r.change(t, "main", pause)
+			require.Equal(t, int64(2), again.Version)
+			require.Equal(t, d.LanePaused, r.queue.limitsOf(view.Lane()).Mode, "the first repeat finishes it")
+			require.Len(t, r.queue.limited(view.Lane()), 3)
+			pass(time.Second)
+		}
+		tried, err := r.TryChange(t.Context(), "main", func(e *d.Endpoint) error { e.Paused = false; return nil })
+		require.NoError(t, err)
+		require.Equal(t, []any{int64(3), d.StateActive}, []any{tried.Version, tried.State})
+		require.Equal(t, int64(2), r.store.stored(view.ID).Version)
+		require.Len(t, r.queue.limited(view.Lane()), 3)
+	})
 }
 
 func TestAnErrorOfAChangeComesBackAsItIs(t *testing.T) {

@@ -83,6 +83,9 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	"create-endpoint": {func(ctx context.Context, c *client.Client) error {
 		_, _, err := c.CreateEndpoint(ctx, &wire.Endpoint{})
 		return err
+	}, func(ctx context.Context, c *client.Client) error {
+		_, _, err := c.TryCreateEndpoint(ctx, &wire.Endpoint{})
+		return err
 	}},
 	"list-endpoints": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Endpoints(ctx, client.EndpointFilter{Tenants: []string{"m"}, Limit: 1, Cursor: aCursor}))
@@ -90,6 +93,8 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	"get-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.Endpoint(ctx, "a")) }},
 	"patch-endpoint": {func(ctx context.Context, c *client.Client) error {
 		return second(c.PatchEndpoint(ctx, "a", map[string]any{}))
+	}, func(ctx context.Context, c *client.Client) error {
+		return second(c.TryPatchEndpoint(ctx, "a", map[string]any{}))
 	}},
 	"delete-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.DeleteEndpoint(ctx, "a")) }},
 	"list-endpoint-deliveries": {func(ctx context.Context, c *client.Client) error {

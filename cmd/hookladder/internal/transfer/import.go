@@ -15,7 +15,8 @@ import (
 )
 
 // Import makes the server have the endpoints of a file. It changes only what differs, so a
-// second run after an interruption has nothing left to do.
+// second run after an interruption has nothing left to do. A dry run makes the same calls, but
+// asks the server to check them only.
 type Import struct {
 	Client *client.Client
 	Format string
@@ -29,7 +30,7 @@ type Import struct {
 	Say  func(format string, args ...any) // reports a change or a wrong line
 	Seen func(n Imported)                 // reports the progress after each line; may be nil
 
-	uids map[string]bool // of the file, for Prune
+	lines map[string]int // of the file, by uid
 }
 
 // Imported counts the endpoints of an import.
@@ -59,7 +60,7 @@ func (m *Import) Run(ctx context.Context, in io.Reader) (n Imported, err error) 
 	if err != nil {
 		return n, err
 	}
-	m.uids = map[string]bool{}
+	m.lines = map[string]int{}
 	for {
 		e, err := next()
 		if errors.Is(err, io.EOF) {
@@ -109,11 +110,13 @@ func (m *Import) unit() string {
 
 // one imports a line. It returns only errors that concern the other lines too.
 func (m *Import) one(ctx context.Context, e *fileLine, n *Imported) error {
+	first, again := m.lines[e.endpoint.UID]
+	if e.err == nil && again { // the two would undo each other in each run
+		e.err = fmt.Errorf("$.uid: is the same as in %s %d", m.unit(), first)
+	}
 	err := e.err
 	if err == nil {
-		if m.Prune {
-			m.uids[e.endpoint.UID] = true
-		}
+		m.lines[e.endpoint.UID] = e.line
 		err = m.apply(ctx, e, n)
 	}
 	var p *client.Problem
@@ -152,17 +155,24 @@ func (m *Import) apply(ctx context.Context, e *fileLine, n *Imported) error {
 		return err
 	}
 	names := slices.Sorted(maps.Keys(patch))
+	if len(patch) > 0 {
+		changed, err := m.patch(ctx, e, patch)
+		switch {
+		case err != nil:
+			return err
+		case changed.UpdatedAt.Equal(view.UpdatedAt.Time):
+			names = nil // its headers have these values already
+		}
+	}
 	if rotate {
+		if err := m.rotate(ctx, e); err != nil {
+			return err
+		}
 		names = append(names, "secret")
 	}
 	if len(names) == 0 {
 		n.Left++
 		return nil
-	}
-	if !m.DryRun {
-		if err := m.change(ctx, e, patch, rotate); err != nil {
-			return err
-		}
 	}
 	n.Changed++
 	m.Say("change %s: %s", e.endpoint.UID, strings.Join(names, ", "))
@@ -170,27 +180,43 @@ func (m *Import) apply(ctx context.Context, e *fileLine, n *Imported) error {
 }
 
 func (m *Import) create(ctx context.Context, e *fileLine, n *Imported) error {
-	if !m.DryRun {
-		if _, _, err := m.Client.CreateEndpoint(ctx, &e.endpoint); err != nil {
-			return err
-		}
+	create := m.Client.CreateEndpoint
+	if m.DryRun {
+		create = m.Client.TryCreateEndpoint
+	}
+	if _, _, err := create(ctx, &e.endpoint); err != nil {
+		return err
 	}
 	n.Created++
 	m.Say("create %s", e.endpoint.UID)
 	return nil
 }
 
-func (m *Import) change(ctx context.Context, e *fileLine, patch map[string]any, rotate bool) error {
-	if len(patch) > 0 {
-		if _, err := m.Client.PatchEndpoint(ctx, e.endpoint.UID, patch); err != nil {
-			return err
-		}
+func (m *Import) patch(ctx context.Context, e *fileLine, patch map[string]any) (wire.EndpointView, error) {
+	if patch["headers"] != nil && e.endpoint.URL != "" {
+		patch["url"] = e.endpoint.URL // the headers are for this one, whatever a link has set meanwhile
 	}
-	if rotate {
-		_, err := m.Client.RotateSecret(ctx, e.endpoint.UID, wire.Rotation{Secret: e.endpoint.Secret})
+	if m.DryRun {
+		return m.Client.TryPatchEndpoint(ctx, e.endpoint.UID, patch)
+	}
+	return m.Client.PatchEndpoint(ctx, e.endpoint.UID, patch)
+}
+
+// rotate sets the secret of a line. A dry run checks it as the secret of a new endpoint, because
+// the signature of the line, and not the present one, decides which secrets are valid.
+func (m *Import) rotate(ctx context.Context, e *fileLine) error {
+	if m.DryRun {
+		unnamed := e.endpoint
+		unnamed.UID = ""
+		unnamed.Headers = nil // their hidden values are for the endpoint that is there
+		_, _, err := m.Client.TryCreateEndpoint(ctx, &unnamed)
+		if p := (*client.Problem)(nil); errors.As(err, &p) {
+			return fmt.Errorf("rotate secret of %s: %w", e.endpoint.UID, p)
+		}
 		return err
 	}
-	return nil
+	_, err := m.Client.RotateSecret(ctx, e.endpoint.UID, wire.Rotation{Secret: e.endpoint.Secret})
+	return err
 }
 
 // otherSecret reports whether the line has another secret than the endpoint.
@@ -297,7 +323,7 @@ func (m *Import) prune(ctx context.Context, n *Imported) error {
 				continue
 			}
 			of++
-			if !m.uids[e.UID] {
+			if m.lines[e.UID] == 0 {
 				gone = append(gone, e.UID)
 				waiting += e.Waiting
 				m.Say("delete %s: %d waiting", e.UID, e.Waiting)
@@ -308,11 +334,14 @@ func (m *Import) prune(ctx context.Context, n *Imported) error {
 		}
 	}
 	if m.DryRun {
-		n.Pruned, n.Cancelled = len(gone), waiting
-		return nil
+		of += n.Created // the import lists them too
 	}
 	if len(gone)*10 > of && !m.Yes {
 		return fmt.Errorf("%d of %d endpoints are not in the file, and %d deliveries wait for them: %w", len(gone), of, waiting, ErrMany)
+	}
+	if m.DryRun {
+		n.Pruned, n.Cancelled = len(gone), waiting
+		return nil
 	}
 	for _, uid := range gone {
 		cancelled, err := m.Client.DeleteEndpoint(ctx, uid)

@@ -71,6 +71,13 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (disp
 	return f.view(e), !f.Equal, nil
 }
 
+// TryCreate creates nothing.
+func (f *Fake) TryCreate(ctx context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
+	there := f.There
+	defer func() { f.There = there }()
+	return f.CreateEndpoint(ctx, e)
+}
+
 func (f *Fake) Endpoint(_ context.Context, name string) (dispatcher.EndpointView, error) {
 	e, err := f.find("endpoint", name)
 	if err != nil {
@@ -110,6 +117,13 @@ func (f *Fake) ChangeEndpoint(_ context.Context, name string, change func(*dispa
 	}
 	f.There = e
 	return f.view(e), nil
+}
+
+// TryChange changes nothing.
+func (f *Fake) TryChange(ctx context.Context, name string, change func(*dispatcher.Endpoint) error) (dispatcher.EndpointView, error) {
+	there := f.There
+	defer func() { f.There = there }()
+	return f.ChangeEndpoint(ctx, name, change)
 }
 
 func (f *Fake) DeleteEndpoint(_ context.Context, name string) (int, error) {

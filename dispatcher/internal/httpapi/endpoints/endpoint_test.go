@@ -212,7 +212,7 @@ func TestAnEndpointIsReadAsStrictlyAsAMessage(t *testing.T) {
 		r.Header.Set("Content-Type", "text/plain")
 		apitest.RequireProblem(t, apitest.Serve(h, r), 415, "unsupported-media-type")
 		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path, endpoint(`"description":"`+strings.Repeat("a", 128<<10)+`"`))), 413, "too-large")
-		apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?dry_run=1", endpoint(""))), "query.dry_run", "unknown")
+		apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?dry=1", endpoint(""))), "query.dry", "unknown")
 	}
 	require.Empty(t, f.Calls)
 	many := apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"topics":7,"rate":"x","timeout":"soon","x":1,"secret":"s","uid":"/"}`), 422, "invalid")

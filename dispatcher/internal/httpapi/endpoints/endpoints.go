@@ -26,6 +26,8 @@ type Endpoints interface {
 	// the uid, created is false. If another one has it, CreateEndpoint returns
 	// dispatcher.ErrTaken.
 	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
+	// TryCreate returns what CreateEndpoint would return, and stores nothing.
+	TryCreate(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
 	// Endpoint returns one endpoint.
 	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
 	// Endpoints returns a page of endpoints.
@@ -33,8 +35,10 @@ type Endpoints interface {
 	// PublicKeys returns a page of public keys from a cache.
 	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
 	// ChangeEndpoint calls change with a copy and stores the copy. It retries with another call
-	// of change after a race.
+	// of change after a race. If change changes nothing, nothing is stored.
 	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
+	// TryChange returns what ChangeEndpoint would return, and stores nothing.
+	TryChange(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
 	// DeleteEndpoint deletes an endpoint, and returns the number of deliveries that it cancels.
 	DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error)
 	// RotateSecret adds another secret to an endpoint. If next is zero, it creates one.
@@ -64,13 +68,16 @@ func (s *Server) Operations() []api.Operation {
 
 const endpointPath = "/v1/endpoints/{id}"
 
+// dryRun asks for the response of a call without its change.
+var dryRun = api.OfFlag("dry_run", "true: only check the call. The response is the one that the call would have, or the same problem. Nothing is stored, audited or announced, and a new endpoint has neither id nor secret.")
+
 func (s *Server) endpointOperations() []api.Operation {
 	one := api.OK(examples.EndpointView)
 	return []api.Operation{
 		{
 			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: apikey.Admin, Audit: "endpoint.create",
 			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
-			Body: examples.Endpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: examples.EndpointCreated, 200: examples.EndpointView},
+			Query: []*api.Param{dryRun}, Body: examples.Endpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: examples.EndpointCreated, 200: examples.EndpointView},
 			Problems: []*api.Kind{api.Taken, api.Registered},
 		},
 		{
@@ -89,7 +96,7 @@ func (s *Server) endpointOperations() []api.Operation {
 		{
 			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.update",
 			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
-			Subject: Subject, Body: examples.Patch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
+			Subject: Subject, Query: []*api.Param{dryRun}, Body: examples.Patch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
@@ -157,7 +164,11 @@ func (s *Server) createEndpoint(ctx context.Context, q *api.Request) (*api.Respo
 	if e.Pull {
 		where = "kind " + api.KindPull
 	}
-	view, created, err := s.Endpoints.CreateEndpoint(ctx, e)
+	create := s.Endpoints.CreateEndpoint
+	if q.Flag(dryRun.Name) {
+		q.Idle, create = true, s.Endpoints.TryCreate
+	}
+	view, created, err := create(ctx, e)
 	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
 	if err == nil {
 		made.Target = view.ID
@@ -173,7 +184,10 @@ func (s *Server) createEndpoint(ctx context.Context, q *api.Request) (*api.Respo
 	if !created {
 		return api.JSON(http.StatusOK, w)
 	}
-	if len(view.Secrets) > 0 { // only this response has it
+	switch {
+	case q.Idle: // neither of the two will be those of the endpoint
+		w.ID = ""
+	case len(view.Secrets) > 0: // only this response has it
 		w.Secret = view.Secrets[0].Secret.Reveal()
 	}
 	return api.JSON(http.StatusCreated, w)
@@ -222,6 +236,9 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 		if l != nil && !slices.Equal(before.Topics, e.Topics) {
 			wrong = api.JoinErrors(wrong, dispatcher.CheckLinkTopics(e.Topics, before.AllowedTopics(), l.View.Endpoint != ""))
 		}
+		if e.NoteSetter(before, l != nil); e.Unchanged(before) {
+			q.Idle = true
+		}
 		return p.fields(), api.WrongFields(wrong)
 	})
 }
@@ -229,7 +246,11 @@ func (s *Server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Respon
 // change changes an endpoint, and names the headers that this releases and holds.
 func (s *Server) change(ctx context.Context, q *api.Request, change func(e, before *dispatcher.Endpoint) (detail string, err error)) (*api.Response, error) {
 	var before *dispatcher.Endpoint
-	view, err := s.Endpoints.ChangeEndpoint(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
+	run := s.Endpoints.ChangeEndpoint
+	if q.Flag(dryRun.Name) {
+		q.Idle, run = true, s.Endpoints.TryChange
+	}
+	view, err := run(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
 		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
 			return dispatcher.ErrSealed
 		}

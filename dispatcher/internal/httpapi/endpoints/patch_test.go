@@ -102,6 +102,25 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
+func TestADryRunAndAPatchThatChangesNothingAreNotAudited(t *testing.T) {
+	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Secret: apitest.Endpoint(t).Secrets[0].Secret}}
+	h := apitest.New(t, f)
+	made := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints?dry_run=true", `{"url":"https://new.example/","headers":{"x-a":"1"}}`), 201)
+	require.Equal(t, []any{"", "", "https://new.example/"}, []any{made.ID, made.Secret, made.URL})
+	apitest.RequireField(t, apitest.Post(h, "/v1/endpoints?dry_run=true", `{"url":"x"}`), "$.url", "absolute")
+	apitest.RequireField(t, apitest.Post(h, "/v1/endpoints?dry_run=yes", `{"url":"https://a/"}`), "query.dry_run", "true or false")
+	try := func(query, body string) wire.EndpointView {
+		w := apitest.Serve(h, apitest.NewRequest("PATCH", patchPath+query, body))
+		return apitest.DecodeAnswer[wire.EndpointView](t, w, 200)
+	}
+	require.Equal(t, "new", try("?dry_run=true", `{"description":"new"}`).Description)
+	require.Equal(t, apitest.Endpoint(t), f.There)
+	try("", `{"headers":{"x-b":"hunter3"},"ordered":true}`)
+	require.Empty(t, f.Recorded)
+	require.Equal(t, "new", try("?dry_run=false", `{"description":"new"}`).Description)
+	require.Len(t, f.Recorded, 1)
+}
+
 func mustSuccess(t testing.TB, text string) *success.Rule {
 	t.Helper()
 	s, err := success.Parse(text)

@@ -86,7 +86,9 @@ func TestAProjectKeepsAMillionEndpoints(t *testing.T) {
 	require.Equal(t, 1_000_000, before)
 	more := testEndpoint("ep_000000002")
 	more.UID = "more"
-	_, err := store.CreateEndpoint(t.Context(), more)
+	_, err := store.CheckEndpoint(t.Context(), more)
+	require.ErrorIs(t, err, dispatcher.ErrEndpoints)
+	_, err = store.CreateEndpoint(t.Context(), more)
 	require.ErrorIs(t, err, dispatcher.ErrEndpoints)
 	found, err := store.Endpoints(t.Context(), []string{more.ID})
 	require.NoError(t, err)

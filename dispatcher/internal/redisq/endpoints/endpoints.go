@@ -93,10 +93,19 @@ var errOther = errors.New("its uid, tenant and time of creation never change")
 // CreateEndpoint stores a new endpoint, adds it to the indexes, and notifies all
 // instances.
 func (s *Store) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (taken *dispatcher.Endpoint, err error) {
+	return s.create(ctx, e, false)
+}
+
+// CheckEndpoint returns what CreateEndpoint would return, and stores nothing.
+func (s *Store) CheckEndpoint(ctx context.Context, e *dispatcher.Endpoint) (taken *dispatcher.Endpoint, err error) {
+	return s.create(ctx, e, true)
+}
+
+func (s *Store) create(ctx context.Context, e *dispatcher.Endpoint, dry bool) (taken *dispatcher.Endpoint, err error) {
 	if len(e.Secrets) == 0 {
 		return nil, fmt.Errorf("create endpoint %s: %w", e.ID, signer.ErrNoSecret)
 	}
-	a, err := s.put(ctx, createScript, e, mostEndpoints, mostOfTenant(ctx))
+	a, err := s.put(ctx, createScript, e, mostEndpoints, mostOfTenant(ctx), conn.Flag(dry))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@
 -- ARGV[8] public   1: a secret of it has a public key
 -- ARGV[9] most     endpoints that a project may have
 -- ARGV[10] of      endpoints that the tenant may have; 0: any number
+-- ARGV[11] dry     1: only the answer is wanted, and nothing is stored
 -- returns "ok"; "uid", id, stored of the endpoint that has the uid; "id" if that is taken; "full"; "enough": the tenant has too many
 local id, record, uid, tenant = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local version, created = string.format('%.0f', tonumber(ARGV[2])), string.format('%.0f', tonumber(ARGV[6]))
@@ -34,6 +35,9 @@ end
 local of = tonumber(ARGV[10])
 if of > 0 and call('ZCARD', TENANT .. tenant) >= of then
   return { 'enough' }
+end
+if ARGV[11] == '1' then
+  return { 'ok' }
 end
 
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)

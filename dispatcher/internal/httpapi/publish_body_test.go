@@ -101,7 +101,7 @@ func TestABodyThatDoesNotArriveIsAProblem(t *testing.T) {
 func TestOtherContentTypesAre415(t *testing.T) {
 	f := &apitest.Fake{}
 	h := apitest.New(t, f)
-	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/json; charset=latin1", "application/json; charset", "a,b"} {
+	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/json; charset=latin1", "application/json; charset=utf-16", "application/json; charset=utf88", "application/json; charset", "a,b"} {
 		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 		r.Header.Set("Content-Type", media)
 		require.Contains(t, apitest.RequireProblem(t, apitest.Serve(h, r), 415, "unsupported-media-type").Title+" UTF-8", "application/json")
@@ -117,7 +117,7 @@ func TestOtherContentTypesAre415(t *testing.T) {
 	packed.Header.Set("Content-Encoding", "gzip")
 	apitest.RequireProblem(t, apitest.Serve(h, packed), 415, "unsupported-media-type")
 	require.Empty(t, f.Calls)
-	for _, media := range []string{"application/json", "application/json; charset=UTF-8", "Application/JSON;x=y"} {
+	for _, media := range []string{"application/json", "application/json; charset=UTF-8", "application/json;charset=UTF8", `application/json; charset="utf8"`, "Application/JSON;x=y"} {
 		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(""))
 		r.Header.Set("Content-Type", media)
 		require.Equal(t, 202, apitest.Serve(h, r).Code, media)

@@ -227,20 +227,46 @@ func MalformedJSON(err error) error {
 		return nil
 	}
 	var syntax *jsontext.SyntacticError
+	cure := ""
+	if errors.As(err, &syntax) {
+		at := syntax.JSONPointer
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			at = at.Parent() // the object
+		}
+		if insideBody(at) {
+			cure = otherBody
+		}
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return &Problem{Kind: Malformed, Detail: "the body is empty: a JSON object is needed"}
-	case !errors.As(err, &syntax):
+	case syntax == nil:
 		return &Problem{Kind: Malformed, Detail: err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON as accepted here: the name %s is there twice in one object, at %s",
-			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)))}
+		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON as accepted here: the name %s is there twice in one object, at %s%s",
+			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)), cure)}
 	case syntax.Err == nil:
-		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d", syntax.ByteOffset)}
+		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d%s", syntax.ByteOffset, cure)}
 	default:
-		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d: %v", syntax.ByteOffset, syntax.Err)}
+		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d: %v%s", syntax.ByteOffset, syntax.Err, cure)}
 	}
 }
+
+// otherBody names the way out for a body that can't be a value of the request's JSON.
+const otherBody = "; raw_body sends any text as it is, and raw_body_base64 any bytes"
+
+// insideBody reports whether a place is the body of a message, or in it.
+func insideBody(at jsontext.Pointer) bool {
+	const one, several = jsontext.Pointer("/body"), jsontext.Pointer("/messages")
+	if several.Contains(at) {
+		steps := strings.SplitN(string(at), "/", 5) // "", messages, its position, body, the rest
+		return len(steps) > 3 && steps[3] == "body"
+	}
+	return one.Contains(at)
+}
+
+// TooDeep returns the error of a body that nests too deep.
+func TooDeep() error { return fmt.Errorf("nests deeper than %d%s", MaxDepth, otherBody) }
 
 // Unquoted returns a quoted text without the quotes. It copies the text only if there are
 // escapes.

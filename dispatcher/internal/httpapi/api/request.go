@@ -164,7 +164,7 @@ func checkMedia(h http.Header, other string) error {
 	if err != nil || media != MediaJSON && media != other {
 		return &Problem{Kind: BadMedia, Detail: "it is " + fields.Clip(given[0]) + "; send the header " + sendJSON}
 	}
-	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return &Problem{Kind: BadMedia, Detail: "JSON is UTF-8: no other charset is accepted"}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -151,7 +150,7 @@ func complete(p *decodedMessage, at api.BatchIndex) {
 // setBody keeps the value byte for byte.
 func setBody(m *dispatcher.Message, v jsontext.Value) error {
 	if api.Nests(v) {
-		return fmt.Errorf("nests deeper than %d", api.MaxDepth)
+		return api.TooDeep()
 	}
 	m.Body = bytes.Clone(v)
 	return nil

@@ -326,6 +326,37 @@ func TestABadFieldIs422AndNothingIsPublished(t *testing.T) {
 	}
 }
 
+// TestRefusedBodyNamesTheWayOut: what body can't hold may still be sent.
+func TestRefusedBodyNamesTheWayOut(t *testing.T) {
+	const out = "; raw_body sends any text as it is, and raw_body_base64 any bytes"
+	batch := func(message string) string { return `{"messages":[` + apitest.Message("") + "," + message + `]}` }
+	for body, named := range map[string]bool{
+		apitest.Message(`"body":"\ud800"`):                                                    true,
+		apitest.Message(`"body":{"title":"a\ud83d"}`):                                         true,
+		apitest.Message(`"body":{"a":1,"a":2}`):                                               true,
+		apitest.Message("\"body\":{\"a\":\"\xc3\x28\"}"):                                      true,
+		apitest.Message(`"body":` + strings.Repeat("[", 10001)):                               true,
+		apitest.Message(`"body":` + strings.Repeat("[", 65) + strings.Repeat("]", 65)):        true,
+		batch(apitest.Message(`"body":"\ud800"`)):                                             true,
+		batch(apitest.Message(`"body":[{"a":1,"a":2}]`)):                                      true,
+		batch(apitest.Message(`"body":` + strings.Repeat("[", 65) + strings.Repeat("]", 65))): true,
+		apitest.Message(`"tenant":"\ud800"`):                                                  false,
+		apitest.Message(`"headers":{"body":"1","body":"2"}`):                                  false,
+		apitest.Message(`"body":1,"body":2`):                                                  false,
+		batch(apitest.Message(`"headers":{"body":"\ud800"}`)):                                 false,
+		apitest.Message(`"bodies":{"a":1,"a":2}`):                                             false,
+		"nonsense": false,
+	} {
+		path := "/v1/messages"
+		if strings.HasPrefix(body, `{"messages"`) {
+			path += "/batch"
+		}
+		w := apitest.Post(apitest.New(t, &apitest.Fake{}), path, body)
+		require.GreaterOrEqual(t, w.Code, 200, body)
+		require.Equal(t, named, strings.Contains(w.Body.String(), out), "%.60s: %s", body, w.Body)
+	}
+}
+
 func TestMalformedJSONIs400(t *testing.T) {
 	for body, says := range map[string]string{
 		"": "empty", " \n": "empty", "{": "not JSON", apitest.Message("") + "x": "not JSON", apitest.Message("") + apitest.Message(""): "not JSON",

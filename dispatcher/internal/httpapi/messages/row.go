@@ -55,7 +55,7 @@ func giveBody(p *decodedMessage, d *api.Decoder, body []byte) {
 	case d.Err != nil:
 		p.Fault("$.body", "is not JSON: give the content_type of any other body")
 	case api.Nests(v):
-		p.Fault("$.body", fmt.Sprintf("nests deeper than %d", api.MaxDepth))
+		p.Fault("$.body", fmt.Sprintf("nests deeper than %d: give its content_type, and it is not read", api.MaxDepth))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +21,12 @@ const maxWord = 256
 
 // bodyRule is the rule for the body of a response.
 type bodyRule interface {
-	holds(b []byte) bool
+	// holds reports whether a text matches. If it was cut, it may end anywhere.
+	holds(text []byte, cut bool) bool
 	// broken returns the sentence for a body that fails the rule.
 	broken() string
+	// unseen returns the end of that sentence, see parts.unseen.
+	unseen(text []byte, cut bool) string
 }
 
 type bodyJSON struct {
@@ -101,8 +105,21 @@ func parseString(raw jsontext.Value, most int) (string, error) {
 // wordRule requires a trimmed body that is one word.
 type wordRule string
 
-func (w wordRule) holds(b []byte) bool { return string(bytes.TrimSpace(b)) == string(w) }
-func (w wordRule) broken() string      { return fmt.Sprintf("the body is not %q", string(w)) }
+func (w wordRule) holds(text []byte, _ bool) bool { return string(bytes.TrimSpace(text)) == string(w) }
+func (w wordRule) broken() string                 { return fmt.Sprintf("the body is not %q", string(w)) }
+
+func (w wordRule) unseen(text []byte, cut bool) string {
+	text = bytes.TrimSpace(text)
+	last := len(text) - 1
+	switch {
+	case last > 0 && (text[0] == '"' || text[0] == '\'') && text[last] == text[0] && w.holds(text[1:last], cut):
+		return ": the word is in quotes"
+	case w.holds(visible(text), cut):
+		return ": it has characters that are not visible"
+	default:
+		return ""
+	}
+}
 
 // pathRule requires one value inside a JSON body.
 type pathRule struct {
@@ -199,69 +216,111 @@ func (p pathRule) broken() string {
 	return fmt.Sprintf("%s in the body is not %s", p.path, p.equals)
 }
 
-func (p pathRule) holds(b []byte) bool {
+func (p pathRule) holds(text []byte, cut bool) bool {
+	equal, _ := p.check(text, cut)
+	return equal
+}
+
+func (p pathRule) unseen(text []byte, cut bool) string {
+	_, why := p.check(text, cut)
+	return why
+}
+
+// check reports whether the text has the value at the path. If the whole text is not JSON, it
+// has none, and why says so. All of it is read, because of several members with one name the
+// last one counts, as in the libraries of most receivers.
+func (p pathRule) check(text []byte, cut bool) (equal bool, why string) {
 	// The receiver's JSON need not be strict, if it can be parsed.
-	loose := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-	if len(b) < AnswerLimit && !jsontext.Value(b).IsValid(loose...) {
-		return false // only a response that was cut may end anywhere
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	equal, err := p.last(dec, p.steps)
+	if cut {
+		return equal, ""
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(b), loose...)
-	for _, step := range p.steps {
-		if !descend(dec, step) {
-			return false
-		}
-	}
-	if dec.PeekKind() != p.equals.Kind() {
-		return false
-	}
-	found, err := dec.ReadToken()
 	if err != nil {
-		return false
+		return false, ": it is not JSON"
 	}
-	switch found.Kind() {
-	case '"':
-		return found.String() == p.word
-	case '0':
-		return sameNumber(found.String(), string(p.equals))
-	default: // true or false, because their kinds are equal
-		return true
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return false, ": text follows the JSON"
+	}
+	return equal, ""
+}
+
+// last reads the next value, and reports whether it has the required value behind the steps. A
+// value that breaks off was read up to there: what equals before does not change.
+func (p pathRule) last(dec *jsontext.Decoder, steps []string) (equal bool, err error) {
+	switch kind := dec.PeekKind(); {
+	case len(steps) == 0:
+		return p.value(dec, kind)
+	case kind == '{':
+		return p.member(dec, steps)
+	case kind == '[':
+		return p.element(dec, steps)
+	default:
+		return false, dec.SkipValue()
 	}
 }
 
-// descend moves dec to the value of one step of a path: a member's name in an object, a
-// position in an array. If an object has several members with one name, the first one
-// counts.
-func descend(dec *jsontext.Decoder, step string) bool {
-	switch dec.PeekKind() {
-	case '{':
-		_, _ = dec.ReadToken() // was peeked
-		for dec.PeekKind() == '"' {
-			name, err := dec.ReadToken()
-			if err != nil {
-				return false
-			}
-			if name.String() == step {
-				return true
-			}
-			if dec.SkipValue() != nil {
-				return false
-			}
-		}
-	case '[':
-		n, err := strconv.ParseUint(step, 10, 16) // a body has at most 2^15 elements
-		if err != nil || step != strconv.FormatUint(n, 10) {
-			return false
-		}
-		_, _ = dec.ReadToken()
-		for ; n > 0 && dec.PeekKind() != ']'; n-- {
-			if dec.SkipValue() != nil {
-				return false
-			}
-		}
-		kind := dec.PeekKind()
-		return n == 0 && kind != ']' && kind != 0
+// value compares the next value.
+func (p pathRule) value(dec *jsontext.Decoder, kind jsontext.Kind) (bool, error) {
+	if kind != p.equals.Kind() {
+		return false, dec.SkipValue()
 	}
-	return false
+	found, err := dec.ReadToken()
+	if err != nil {
+		return false, err
+	}
+	switch kind {
+	case '"':
+		return found.String() == p.word, nil
+	case '0':
+		equal := sameNumber(found.String(), string(p.equals))
+		if dec.PeekKind() == 0 { // the body was cut here, and more digits may follow
+			return false, io.ErrUnexpectedEOF
+		}
+		return equal, nil
+	default: // true or false, because their kinds are equal
+		return true, nil
+	}
+}
+
+// member reads an object. The first step is the name of a member.
+func (p pathRule) member(dec *jsontext.Decoder, steps []string) (equal bool, err error) {
+	_, _ = dec.ReadToken() // was peeked
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return equal, err
+		}
+		if name.String() == steps[0] {
+			equal, err = p.last(dec, steps[1:])
+		} else {
+			err = dec.SkipValue()
+		}
+		if err != nil {
+			return equal, err
+		}
+	}
+	_, err = dec.ReadToken()
+	return equal, err
+}
+
+// element reads an array. The first step is a position in it.
+func (p pathRule) element(dec *jsontext.Decoder, steps []string) (equal bool, err error) {
+	want, err := strconv.ParseUint(steps[0], 10, 16) // a body has at most 2^15 elements
+	known := err == nil && steps[0] == strconv.FormatUint(want, 10)
+	_, _ = dec.ReadToken() // was peeked
+	for n := uint64(0); dec.PeekKind() != ']'; n++ {
+		if known && n == want {
+			equal, err = p.last(dec, steps[1:])
+		} else {
+			err = dec.SkipValue()
+		}
+		if err != nil {
+			return equal, err
+		}
+	}
+	_, err = dec.ReadToken()
+	return equal, err
 }
 
 // sameNumber compares two JSON numbers exactly, even large ones. Floats would treat

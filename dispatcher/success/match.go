@@ -71,7 +71,8 @@ func newMatchRule(text string) (matchRule, error) {
 	return matchRule{text: text, re: re, steps: steps, most: min(AnswerLimit, matchWork/max(steps, 1))}, nil
 }
 
-func (m matchRule) holds(b []byte) bool { return m.re.Match(b[:min(len(b), m.most)]) }
+func (m matchRule) holds(text []byte, _ bool) bool { return m.re.Match(text[:min(len(text), m.most)]) }
+func (m matchRule) unseen([]byte, bool) string     { return "" }
 
 func (m matchRule) broken() string {
 	if m.most < AnswerLimit {

@@ -98,7 +98,7 @@ func (r *Rule) Status(code int) bool {
 }
 
 // Body reports whether a body matches. It checks only the first AnswerLimit bytes, and
-// fewer with a pattern of many steps.
+// fewer with a pattern of many steps. A byte order mark of UTF-8 before it does not count.
 func (r *Rule) Body(b []byte) bool {
 	p, err := r.parts()
 	return err == nil && p.holdsBody(b)
@@ -116,7 +116,7 @@ const (
 )
 
 // Judge checks a status and a body. why lists the required statuses, or says why the body
-// does not match.
+// does not match, also if a person who reads the body can't see it.
 func (r *Rule) Judge(status int, body []byte) (result Result, why string) {
 	p, err := r.parts()
 	switch {
@@ -125,7 +125,7 @@ func (r *Rule) Judge(status int, body []byte) (result Result, why string) {
 	case !p.holdsStatus(status):
 		return WrongStatus, strings.Join(patternsOf(p.status), ", ")
 	case !p.holdsBody(body):
-		return WrongBody, p.body.broken()
+		return WrongBody, p.body.broken() + p.unseen(body)
 	}
 	return Met, ""
 }
@@ -153,7 +153,10 @@ func (p *parts) holdsStatus(code int) bool {
 }
 
 func (p *parts) holdsBody(b []byte) bool {
-	return p.body == nil || p.body.holds(b[:min(len(b), AnswerLimit)])
+	if p.body == nil {
+		return true
+	}
+	return p.body.holds(checked(b))
 }
 
 // patternsOf returns the required statuses as people write them.

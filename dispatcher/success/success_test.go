@@ -149,6 +149,15 @@ func TestBodyHoldsAsAskedFor(t *testing.T) {
 		{"the word in other letters", word, "SUCCESS", false},
 		{"the word and more", word, "success!", false},
 		{"the word quoted", word, `"success"`, false},
+		{"the word after a byte order mark", word, "\ufeffsuccess", true},
+		{"the word after a byte order mark and space", word, "\ufeff\r\n success", true},
+		{"the word after two byte order marks", word, "\ufeff\ufeffsuccess", false},
+		{"the word before a byte order mark", word, "success\ufeff", false},
+		{"half a byte order mark", word, "\xef\xbbsuccess", false},
+		{"the word in UTF-16", word, "\xff\xfes\x00u\x00c\x00c\x00e\x00s\x00s\x00", false},
+		{"JSON after a byte order mark", code, "\ufeff{\"code\":\"SUCCESS\"}", true},
+		{"a match after a byte order mark", match, "\ufeffOK", true},
+		{"JSON cut at the limit, after a byte order mark", code, "\ufeff{\"code\":\"SUCCESS\",\"a\":\"" + long, true},
 		{"nothing", word, "", false},
 		{"the word after the limit", word, fill + "success", false},
 		{"the word before the limit and more after it", word, "success" + fill + "no", true},
@@ -157,8 +166,13 @@ func TestBodyHoldsAsAskedFor(t *testing.T) {
 		{"a member that differs", code, `{"code":"FAIL"}`, false},
 		{"a member that is missing", code, `{"status":"SUCCESS"}`, false},
 		{"a member further down", code, `{"a":{"code":"SUCCESS"}}`, false},
-		{"the first of two members", code, `{"code":"SUCCESS","code":"FAIL"}`, true},
-		{"the second of two members", code, `{"code":"FAIL","code":"SUCCESS"}`, false},
+		{"the first of two members", code, `{"code":"SUCCESS","code":"FAIL"}`, false},
+		{"the last of two members", code, `{"code":"FAIL","code":"SUCCESS"}`, true},
+		{"the last of two members is of another kind", code, `{"code":"SUCCESS","code":{"code":"SUCCESS"}}`, false},
+		{"the last of two objects", deep, `{"data":[0,{"ok":true}],"data":[0,{"ok":false}]}`, false},
+		{"the last of two objects lacks the member", deep, `{"data":[0,{"ok":true}],"data":[]}`, false},
+		{"a member that breaks off after one that is equal", code, `{"code":"SUCCESS","code":"` + long, false},
+		{"a number that breaks off", `{"body":{"path":"n","equals":1}}`, `{"a":"` + long[:success.AnswerLimit-len(`{"a":"","n":1`)] + `","n":12}`, false},
 		{"a body that is not JSON", code, `code=SUCCESS`, false},
 		{"JSON with something after it", code, `{"code":"SUCCESS"} <html>`, false},
 		{"JSON that breaks off", code, `{"code":"SUCCESS","a":`, false},
@@ -195,6 +209,46 @@ func TestBodyHoldsAsAskedFor(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			require.Equal(t, tc.want, mustSuccess(t, tc.success).Body([]byte(tc.body)))
 		})
+	}
+}
+
+// TestWhatIsNotVisibleInABodyIsNamed: a person who reads the body sees the word that was asked for.
+func TestWhatIsNotVisibleInABodyIsNamed(t *testing.T) {
+	word, code, match := `{"body":"success"}`, `{"body":{"path":"code","equals":0}}`, `{"body":{"matches":"^OK"}}`
+	const noWord, noCode, noMatch = `the body is not "success"`, `code in the body is not 0`, `the body does not match the pattern asked for`
+	for _, tc := range []struct{ success, body, why string }{
+		{word, "fail", noWord},
+		{word, "\ufefffail", noWord},
+		{word, "", noWord},
+		{word, "\ufeff\n", noWord},
+		{word, `"success"`, noWord + ": the word is in quotes"},
+		{word, "'success'\n", noWord + ": the word is in quotes"},
+		{word, `"`, noWord},
+		{word, "\ufeff\ufeffsuccess", noWord + ": it begins with more than one byte order mark"},
+		{word, "success\x00", noWord + ": it has characters that are not visible"},
+		{word, "suc\u200bcess", noWord + ": it has characters that are not visible"},
+		{word, "success\ufeff", noWord + ": it has characters that are not visible"},
+		{word, "\x1f\x8b\x08\x00", noWord + ": it is gzip"},
+		{word, "\xff\xfes\x00", noWord + ": it is UTF-16"},
+		{word, "\xfe\xff\x00s", noWord + ": it is UTF-16"},
+		{word, "s\x00u\x00c\x00c\x00e\x00s\x00s\x00", noWord + ": it is UTF-16"},
+		{word, "\x00s\x00u\x00c\x00c\x00e\x00s\x00s", noWord + ": it is UTF-16"},
+		{word, "\x00s", noWord},
+		{code, `{"code":1}`, noCode},
+		{code, "\ufeff\ufeff{\"code\":0}", noCode + ": it begins with more than one byte order mark"},
+		{code, `{"code":0} <br />Warning`, noCode + ": text follows the JSON"},
+		{code, `{"code":0}{"code":0}`, noCode + ": text follows the JSON"},
+		{code, `<br />Warning {"code":0}`, noCode + ": it is not JSON"},
+		{code, `{"code":0`, noCode + ": it is not JSON"},
+		{code, "\xff\xfe{\x00}\x00", noCode + ": it is UTF-16"},
+		{code, "\x1f\x8b\x08\x00", noCode + ": it is gzip"},
+		{code, `{"a":"` + strings.Repeat("x", success.AnswerLimit), noCode},
+		{match, "no", noMatch},
+		{match, "\xff\xfeO\x00K\x00", noMatch + ": it is UTF-16"},
+	} {
+		result, why := mustSuccess(t, tc.success).Judge(200, []byte(tc.body))
+		require.Equal(t, success.WrongBody, result, "%q", tc.body)
+		require.Equal(t, tc.why, why, "%.40q", tc.body)
 	}
 }
 

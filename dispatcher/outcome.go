@@ -93,16 +93,21 @@ func fault(a Answer, s *success.Rule) (Class, string) {
 	if a.Status == 0 {
 		return noAnswer(a)
 	}
+	class, text := ClassNone, ""
 	switch result, why := s.Judge(a.Status, a.Body); result {
+	case success.Met:
+		return ClassNone, ""
 	case success.Unreadable:
 		return ClassInternal, "the stored success can't be read"
 	case success.WrongStatus:
-		return ClassStatus, statusFault(a, why)
+		class, text = ClassStatus, statusFault(a, why)
 	case success.WrongBody:
-		return ClassBody, fmt.Sprintf("status %d, but %s", a.Status, why)
-	default:
-		return ClassNone, ""
+		class, text = ClassBody, fmt.Sprintf("status %d, but %s", a.Status, why)
 	}
+	if a.Unread != "" { // without it, a Retry-After or a body would be missed
+		text += "; " + a.Unread
+	}
+	return class, text
 }
 
 func noAnswer(a Answer) (Class, string) {

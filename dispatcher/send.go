@@ -92,6 +92,7 @@ type Answer struct {
 	Rejected   bool   // the receiver wants no further attempt: webhook-delivery: abort-message
 	Body       []byte // at most AnswerLimit of it
 	Cut        bool   // there was more of the body
+	Unread     string // why the header or the body could not be read; empty: it was, or broke off
 	Address    string // the connected address, with its port; empty: none
 	ShortHello bool   // the TLS handshake began with a ClientHello of one packet, because a longer one got no answer
 	Class      Class  // why there is no response; ClassNone if Status is set

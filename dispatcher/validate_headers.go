@@ -25,7 +25,7 @@ var ownHeaders = map[string]string{
 	"upgrade":             "it belongs to one hop",
 	"http2-settings":      "it belongs to one hop",
 	"expect":              "no request waits for 100",
-	"accept-encoding":     "answers are judged as they are",
+	"accept-encoding":     "it is always identity",
 	"cookie":              "no session is kept",
 	"content-type":        "use content_type",
 	"user-agent":          "it is ours",

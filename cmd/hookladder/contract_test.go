@@ -214,7 +214,7 @@ func (n names) addHeaders(t testing.TB, api string) {
 	}
 	sent := func() {
 		for name := range <-got {
-			if name != "Content-Length" && name != "Accept-Encoding" { // of HTTP itself
+			if name != "Content-Length" { // of HTTP itself
 				n.add("header", "sent "+strings.ToLower(name))
 			}
 		}

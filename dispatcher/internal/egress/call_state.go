@@ -30,6 +30,7 @@ type callState struct {
 	exchange  exchange // of the current try; here to save an allocation
 	answer    dispatcher.Answer
 	location  string // of a redirect; empty: no redirect
+	unread    string // see dispatcher.Answer
 	address   string // of the receiver, with its port; empty: no connection
 }
 

@@ -178,6 +178,9 @@ func (c *Client) send(t *callState) {
 		return
 	}
 	t.answer.Location, t.answer.Address, t.answer.ShortHello = t.location, t.address, t.short
+	if t.unread != "" {
+		t.answer.Unread = t.unread
+	}
 }
 
 // again passes a failed first try to retryablehttp, which decides on retries and makes

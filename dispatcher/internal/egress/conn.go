@@ -34,6 +34,7 @@ type conn struct {
 	unbind  func() bool           // ends that; false: it was too late
 	limit   int64                 // bytes that may still be read
 	head    head                  // the header of the response that is read now
+	broke   bool                  // the last read failed
 	asking  asking
 	found   connState // the result of inspect
 	one     [1]byte
@@ -136,6 +137,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	if !c.head.over && !c.head.scan(p[:n]) {
 		return 0, errTooMany
 	}
+	c.broke = err != nil
 	return n, err
 }
 
@@ -204,6 +206,12 @@ func (c *conn) probe() connState {
 		return found
 	}
 	return c.drain(past) // reports the bytes that TLS has buffered, and reads no more
+}
+
+// spoke reports whether the bytes that wait on a connection, which is then closed, belong to HTTP.
+// Below TLS they may also be the end of TLS, or a part of its own.
+func (c *conn) spoke() bool {
+	return c.wire == c.root || c.raw == nil || c.drain(time.Now().Add(drainWait)) == stateSpoken
 }
 
 // peek returns the state of the connection and leaves its bytes in the system's buffer.

@@ -46,7 +46,7 @@ var (
 // begin sends a request and waits for the first bytes of its response. If it fails, it closes
 // the connection. It frees the request, unless it returns errStale.
 func (x *exchange) begin(out *outgoing) error {
-	x.conn.limit, x.conn.head = maxHeader, head{} // the limit is for all headers together
+	x.conn.limit, x.conn.head, x.conn.broke = maxHeader, head{}, false // the limit is for all headers together
 	err := x.write(out)
 	if err == errStale { //nolint:errorlint // not wrapped
 		_ = x.Close()
@@ -55,7 +55,9 @@ func (x *exchange) begin(out *outgoing) error {
 	if err == nil {
 		x.read = readers.Get().(*bufio.Reader)
 		x.read.Reset(x.conn)
-		_, err = x.read.Peek(1)
+		if _, err = x.read.Peek(1); err == errTooMany { //nolint:errorlint // not wrapped
+			err = nil // header gets it again, when the status line was read
+		}
 	}
 	if err != nil {
 		return x.fail(err)
@@ -77,6 +79,9 @@ func (x *exchange) fail(err error) error {
 func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	resp, err := x.header(r)
 	if err != nil {
+		if resp = x.statusAlone(r, err); resp != nil {
+			return resp, nil
+		}
 		return nil, x.fail(err)
 	}
 	if resp.StatusCode/100 == 3 {
@@ -94,6 +99,24 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 	x.reuse = !resp.Close && resp.StatusCode >= 200 && !x.early && !both
 	return resp, nil
 }
+
+// statusAlone returns a response without a header and without a body, if only the status line
+// could be read. It returns nil if there is no whole status line, or if the connection ended
+// within the header: the receiver may have died then.
+func (x *exchange) statusAlone(r *http.Request, err error) *http.Response {
+	status := x.conn.head.status
+	if status < 200 || x.conn.broke && !x.conn.head.over {
+		return nil
+	}
+	x.state.unread = "the header could not be read (" + withoutQuotes(x.limited(err)) + "), so neither was the body"
+	x.body = lost{}
+	return &http.Response{StatusCode: status, Header: http.Header{}, ContentLength: -1, Body: x, Request: r}
+}
+
+// lost is a body that could not be read.
+type lost struct{}
+
+func (lost) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // write writes a request, and waits for the response if that needs no buffer. A request that
 // the system may not buffer at once is written by another goroutine, because the receiver may
@@ -197,14 +220,23 @@ func speaksHTTP2(ahead []byte) bool {
 	return len(ahead) >= 9 && ahead[0] == 0 && ahead[3] == 4 && string(ahead[5:9]) == "\x00\x00\x00\x00"
 }
 
-// cause returns the reason why there is no response. If the deadline or the limit cuts a
-// line, net/http parses the rest as a whole line and reports that instead.
+// cause returns the reason why there is no response. If the deadline cuts a line, net/http parses
+// the rest as a whole line and reports that instead.
 func (x *exchange) cause(err error) error {
 	switch {
 	case x.state.Err() != nil:
 		return context.Cause(x.state)
 	case x.state.expired() || errors.Is(err, os.ErrDeadlineExceeded): // the socket's timer was faster than the context's
 		return context.DeadlineExceeded
+	default:
+		return x.limited(err)
+	}
+}
+
+// limited returns the limit that the header exceeds, or err. If the limit cuts a line, net/http
+// parses the rest as a whole line.
+func (x *exchange) limited(err error) error {
+	switch {
 	case x.conn.head.lines > maxLines:
 		return errTooMany
 	case x.conn.limit <= 0:
@@ -235,7 +267,8 @@ func (x *exchange) Close() error {
 	}
 	x.conn = nil
 	uncut := c.release()
-	fit := uncut && x.reuse && x.ended && x.read.Buffered() == 0
+	more := x.read != nil && x.ended && x.reuse && x.read.Buffered() > 0
+	fit := uncut && x.reuse && x.ended && !more
 	if x.read != nil {
 		x.read.Reset(nil)
 		readers.Put(x.read)
@@ -244,6 +277,9 @@ func (x *exchange) Close() error {
 		return nil
 	}
 	c.close()
+	if more && x.home != nil {
+		x.home.distrust(c.to) // the rest is a response to no request
+	}
 	if x.written != nil {
 		<-x.written // it returns because the connection is closed; then the caller may reuse the body
 	}

@@ -57,11 +57,13 @@ func TestRequestGoesOutInOnePiece(t *testing.T) {
 			"Webhook-Id": {"msg_1"}, "Content-Type": {" text/plain \t"}, "X-Twice": {"a", "b"}, "x-lower": {"é"}, "X-Empty": {""},
 			// Where a request begins and ends is not for the caller to say.
 			"Content-Length": {"1"}, "content-length": {"2"}, "TRANSFER-ENCODING": {"chunked"}, "Host": {"10.1.2.3"}, "hOST": {"x"}, "Trailer": {"x"},
+			"Accept-Encoding": {"br"}, "accept-encoding": {"gzip"},
 		}
 	})
 	require.Len(t, got, 1)
 	require.Equal(t, "POST /hook?a=b&c=%20 HTTP/1.1\r\n"+
 		"Host: shop.example\r\n"+
+		"Accept-Encoding: identity\r\n"+
 		"Content-Type: text/plain\r\n"+
 		"Webhook-Id: msg_1\r\n"+
 		"X-Empty: \r\n"+
@@ -72,7 +74,7 @@ func TestRequestGoesOutInOnePiece(t *testing.T) {
 
 	got = written(t, func(c *dispatcher.Call) { c.Header, c.Body, c.URL = nil, nil, mustURL(t, "http://shop.example:8080") })
 	require.Len(t, got, 1)
-	require.Equal(t, "POST / HTTP/1.1\r\nHost: shop.example:8080\r\nContent-Length: 0\r\n\r\n", string(got[0]))
+	require.Equal(t, "POST / HTTP/1.1\r\nHost: shop.example:8080\r\nAccept-Encoding: identity\r\nContent-Length: 0\r\n\r\n", string(got[0]))
 
 	got = written(t, func(c *dispatcher.Call) { c.URL = mustURL(t, "http://[fe80::1%25eth0]:8080/") })
 	require.Contains(t, string(got[0]), "\r\nHost: [fe80::1]:8080\r\n", "the zone is our own affair")

@@ -47,5 +47,16 @@ func Idle(c *Client) (conns int, swept bool) {
 	return p.size, p.sweeping
 }
 
+// MaxDistrusted bounds the targets of which no connection is used again.
+const MaxDistrusted = maxDistrusted
+
+// Distrusted is how many there are.
+func Distrusted(c *Client) int {
+	p := c.transport.idle
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.distrusted)
+}
+
 // DatagramOver has a client connect its datagram sockets by do.
 func DatagramOver(c *Client, do func(netip.AddrPort) error) { c.transport.dialer.uplink.datagram = do }

@@ -143,10 +143,13 @@ func alert(err error) bool {
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
 }
 
-// malformed returns the text of net/http's error about a response that is not HTTP. It cuts
-// the text before the quoted response, because receivers may send our own headers back. These
-// errors have no types, so only their text can be used.
-func malformed(err error) string {
+// malformed returns the text of an error about a response that is not HTTP.
+func malformed(err error) string { return "not a valid answer: " + withoutQuotes(err) }
+
+// withoutQuotes returns the text of net/http's error about a response, without the quoted
+// response, because receivers may send our own headers back. These errors have no types, so only
+// their text can be used.
+func withoutQuotes(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"net/http: ", "http: "} {
 		text = strings.TrimPrefix(text, prefix)
@@ -154,5 +157,5 @@ func malformed(err error) string {
 	if end := strings.IndexAny(text, "\"[:;"); end >= 0 {
 		text = text[:end]
 	}
-	return "not a valid answer: " + strings.TrimSpace(text)
+	return strings.TrimSpace(text)
 }

@@ -35,6 +35,7 @@ func FuzzExchange(f *testing.F) {
 		okHead + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok", okHead + "Content-Length: -1\r\n\r\n", okHead + "Content-Length: 99999999999999999999\r\n\r\n",
 		okHead + "Content-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000), okHead + "Connection: close\r\nContent-Length: 2\r\n\r\nok",
 		okHead + "Location: ://\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/\r\nContent-Length: 0\r\n\r\n",
+		okHead + "Content-Length: 2, 2\r\n\r\nok", okHead + "Odd\r\n\r\nok", okHead + "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok", okHead + "Content-Encoding: deflate\r\nContent-Length: 4\r\n\r\nK\xce\x06\x00",
 		"HTTP/1.1 503 Busy\r\nRetry-After: 120\r\nContent-Length: 0\r\n\r\n", lines(101), lines(5000), okHead + "X: " + strings.Repeat("x", 17<<10) + "\r\n\r\n",
 		"HTTP/2.0 200 OK\r\n\r\n", "\x00\x00\x12\x04\x00\x00\x00\x00\x00", "\x15\x03\x01\x00\x02\x02\x28", "SSH-2.0-x\r\n",
 	} {
@@ -55,10 +56,10 @@ func FuzzExchange(f *testing.F) {
 
 // result is what the two ways have in common. Text and time may differ by chance.
 type result struct {
-	status              int
-	class               dispatcher.Class
-	body, retry, moved  string
-	cut, rejected, kept bool
+	status                     int
+	class                      dispatcher.Class
+	body, unread, retry, moved string
+	cut, rejected, kept        bool
 }
 
 func exchange(t *testing.T, answer []byte, cut int, stays bool, way func(*egress.Client)) result {
@@ -116,7 +117,7 @@ func exchange(t *testing.T, answer []byte, cut int, stays bool, way func(*egress
 	require.Equal(t, "ok", string(b.Body), "nothing of the first answer is in the second")
 	c.Close()
 	running.Wait()
-	return result{a.Status, a.Class, string(a.Body), a.RetryAfter, a.Location, a.Cut, a.Rejected, kept > 0}
+	return result{a.Status, a.Class, string(a.Body), a.Unread, a.RetryAfter, a.Location, a.Cut, a.Rejected, kept > 0}
 }
 
 // FuzzPlainResponse: a response in the usual form is the same for net/http, and is whole.
@@ -140,7 +141,7 @@ func FuzzPlainResponse(f *testing.F) {
 		read, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, string(read), string(body))
-		for _, name := range []string{"Transfer-Encoding", "Retry-After", "Webhook-Delivery"} {
+		for _, name := range []string{"Transfer-Encoding", "Retry-After", "Webhook-Delivery", "Content-Encoding"} {
 			require.Empty(t, resp.Header[name])
 		}
 		require.Empty(t, resp.TransferEncoding)
@@ -169,7 +170,7 @@ var (
 		okHead + "Content-Length: 0x2\r\n\r\nok", okHead + "Content-Length: 2 2\r\n\r\nok", okHead + "Content-Length: 99999999999999999999\r\n\r\nok", okHead + "Content-Length: 18446744073709551618\r\n\r\nok",
 		okHead + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nok", okHead + "Content-Length: 2\r\ntransfer-encoding: identity\r\n\r\nok", okHead + "Connection: close\r\nContent-Length: 2\r\n\r\nok", okHead + "Connection: keep-alive, close\r\nContent-Length: 2\r\n\r\nok",
 		okHead + "Connection: keep-alive\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", okHead + "Connection:\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 503 Busy\r\nRetry-After: 120\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 410 Gone\r\nwebhook-delivery: abort-message\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 503 Busy\r\nRetry-After: 120\r\nContent-Length: 0\r\n\r\n", okHead + "content-encoding: gzip\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 410 Gone\r\nwebhook-delivery: abort-message\r\nContent-Length: 0\r\n\r\n",
 	}
 )
 

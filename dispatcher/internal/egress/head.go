@@ -10,11 +10,13 @@ import (
 // limit and would build a map of all of them.
 type head struct {
 	lines       int
+	status      int            // of the status line; 0: that is not whole, or not valid
 	over        bool           // the last line was read: the body follows
 	hasLength   bool           // there is a Content-Length
 	hasEncoding bool           // there is a Transfer-Encoding
 	name        [nameMost]byte // the first bytes of the current line
 	begun       int            // bytes of the current line
+	going       bool           // the status line was read
 }
 
 // The names of the lines that head looks for, in lower case. Some programs read a
@@ -52,11 +54,31 @@ func (h *head) line() {
 	case h.begun == 0, h.begun == 1 && name[0] == '\r':
 		h.over = true
 	default:
+		if !h.going {
+			h.status, h.going = statusOf(name, h.begun), true
+		}
 		h.lines++
 		h.hasLength = h.hasLength || begins(name, nameLength)
 		h.hasEncoding = h.hasEncoding || begins(name, nameEncoding)
 	}
 	h.begun = 0
+}
+
+// statusOf returns the status of a status line that has n bytes and these first ones, or 0 if
+// it is not one of HTTP/1. net/http takes each line that it takes.
+func statusOf(first []byte, n int) int {
+	const version, end = len("HTTP/1.1 "), len("HTTP/1.1 200")
+	if n < end || string(first[:version]) != "HTTP/1.1 " && string(first[:version]) != "HTTP/1.0 " {
+		return 0
+	}
+	if n > end && first[end] != ' ' && (first[end] != '\r' || n > end+1) {
+		return 0
+	}
+	status, ok := plainLength(first[version:end], -1) // digits only
+	if !ok {
+		return 0
+	}
+	return status
 }
 
 func begins(line []byte, name string) bool {
@@ -148,7 +170,7 @@ func plainField(line []byte, length int) (int, bool) {
 	case begins(line, "connection:"):
 		return length, bytes.EqualFold(value, keepAlive)
 	default:
-		return length, !begins(line, nameEncoding) && !begins(line, "retry-after:") && !begins(line, "webhook-delivery:")
+		return length, !begins(line, nameEncoding) && !begins(line, "retry-after:") && !begins(line, "content-encoding:") && !begins(line, "webhook-delivery:")
 	}
 }
 

@@ -60,17 +60,120 @@ func TestHeaderMayHaveSoManyLines(t *testing.T) {
 				c := newTestClient(t)
 				for range 2 {
 					a := send(t, c, newTestCall(r.url(t)))
-					if tc.fine {
-						require.Equal(t, 200, a.Status, "%v", a.Err)
-						continue
+					require.Equal(t, 200, a.Status, "%v", a.Err)
+					if !tc.fine {
+						require.Contains(t, a.Unread, "(server response headers exceeded 100 lines)")
+						require.Empty(t, a.Body)
 					}
-					require.Equal(t, dispatcher.ClassProtocol, a.Class, "%v", a.Err)
-					require.EqualError(t, a.Err, "not a valid answer: server response headers exceeded 100 lines")
 				}
 				if tc.fine {
 					require.EqualValues(t, 1, r.accepted.Load(), "the connection is kept")
+				} else {
+					require.EqualValues(t, 2, r.accepted.Load(), "no connection is kept")
 				}
 			})
+		}
+	}
+}
+
+// oddHeaders are headers that are too long, or not valid. What follows the status line does not
+// change the status.
+var oddHeaders = map[string]string{
+	"17 KiB of cookies":               strings.Repeat("Set-Cookie: "+strings.Repeat("c", 1000)+"\r\n", 17) + "Content-Length: 2\r\n",
+	"one header of 17,000 bytes":      "Content-Security-Policy: " + strings.Repeat("p", 17000) + "\r\nContent-Length: 2\r\n",
+	"105 links":                       strings.Repeat("Link: </a>\r\n", 105) + "Content-Length: 2\r\n",
+	"a list of lengths":               "Content-Length: 2, 2\r\n",
+	"identity beside a length":        "Transfer-Encoding: identity\r\nContent-Length: 2\r\n",
+	"chunked twice":                   "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+	"gzip and chunked":                "Transfer-Encoding: gzip, chunked\r\n",
+	"a length below 0":                "Content-Length: -1\r\n",
+	"an empty length":                 "Content-Length: \r\n",
+	"two lengths":                     "Content-Length: 2\r\nContent-Length: 3\r\n",
+	"a length that is no number":      "Content-Length: two\r\n",
+	"a line without a colon":          "X-Odd\r\nContent-Length: 2\r\n",
+	"an empty name":                   ": odd\r\nContent-Length: 2\r\n",
+	"a name that is not ASCII":        "X-\u00e9: odd\r\nContent-Length: 2\r\n",
+	"a name with a bracket":           "X-(odd): odd\r\nContent-Length: 2\r\n",
+	"a NUL in a value":                "X-Odd: \x00\r\nContent-Length: 2\r\n",
+	"a first line that is folded":     " X-Odd: a\r\nContent-Length: 2\r\n",
+	"an odd line, and then far more":  "X-Odd\r\n" + strings.Repeat("Link: </a>\r\n", 5000),
+	"an odd header after a hint":      "\r\nHTTP/1.1 %d Odd\r\nX-Odd\r\nContent-Length: 2\r\n",
+	"as many hints as lines may come": strings.Repeat("Link: </a>\r\n\r\nHTTP/1.1 103 Hint\r\n", 40) + "\r\nHTTP/1.1 %d Odd\r\n" + strings.Repeat("Link: </a>\r\n", 40) + "Content-Length: 2\r\n",
+}
+
+// TestStatusCountsWhateverTheHeaderIs: the receiver has said what it did. Called again, it would
+// do it twice.
+func TestStatusCountsWhateverTheHeaderIs(t *testing.T) {
+	for name, header := range oddHeaders {
+		for _, w := range ways {
+			for _, bytewise := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s way, bytewise %v", name, w.name, bytewise), func(t *testing.T) {
+					for _, status := range []int{200, 201, 302, 410, 503} {
+						text := fmt.Sprintf("HTTP/1.1 %d Odd\r\n%s\r\nok", status, header)
+						if strings.Contains(header, "%d") {
+							text = fmt.Sprintf("HTTP/1.1 103 Odd\r\n"+header+"\r\nok", status)
+						}
+						r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, _ int) {
+							for b := bufio.NewReader(c); r.request(b) != nil; {
+								var answer io.Reader = strings.NewReader(text)
+								if bytewise {
+									answer = iotest.OneByteReader(answer)
+								}
+								_, _ = io.Copy(struct{ io.Writer }{c}, struct{ io.Reader }{answer})
+							}
+						})
+						c := newTestClient(t, quickRetries(3))
+						w.take(c)
+						for n := range 2 {
+							a := send(t, c, newTestCall(r.url(t)))
+							require.Equal(t, status, a.Status, "%v", a.Err)
+							require.NoError(t, a.Err)
+							require.Empty(t, a.Body)
+							require.True(t, a.Cut)
+							require.Regexp(t, `^the header could not be read \([A-Za-z0-9 -]+\), so neither was the body$`, a.Unread)
+							require.EqualValues(t, n+1, r.requests.Load(), "it is called once")
+							require.EqualValues(t, n+1, r.accepted.Load(), "the connection is not used again")
+						}
+						c.Close()
+						r.wait(t)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestStatusOfAHeaderThatBreaksOffIsNone: its receiver may have died within the call.
+func TestStatusOfAHeaderThatBreaksOffIsNone(t *testing.T) {
+	for _, header := range []string{"", "\r", "\r\n", "\r\nX-Ha", "\r\nX-Half: ", "\r\nX-Half: a\r", "\r\nX-Half: a\r\n", "\r\nX-Half: a\r\n\r"} {
+		for _, w := range ways {
+			r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, _ int) {
+				r.request(bufio.NewReader(c))
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK"+header)
+			})
+			c := newTestClient(t)
+			w.take(c)
+			a := send(t, c, newTestCall(r.url(t)))
+			require.Zero(t, a.Status, "%q", header)
+			require.Error(t, a.Err, "%q", header)
+		}
+	}
+}
+
+// TestStatusLineMustBeWhole: else there is no status that could count.
+func TestStatusLineMustBeWhole(t *testing.T) {
+	for _, line := range []string{
+		"http/1.1 200 OK", "HTTP/2 200 OK", "HTTP/2.0 200 OK", "HTTP/1.2 200 OK", "ICY 200 OK", "HTTP/1.1 20 OK", "HTTP/1.1 2000 OK", "HTTP/1.1 -20 OK", "HTTP/1.1 +20 OK",
+		"HTTP/1.1 200OK", "HTTP/1.1200 OK", "HTTP/1.1\t200 OK", "HTTP/1.1 200\rOK", "HTTP/1.1 099 No", "HTTP/1.1 102 Wait", "", "HTTP/1.1", "HTTP/1.1 ",
+	} {
+		for _, w := range ways {
+			r := newTestReceiver(t, say(line+"\r\nX-Odd\r\n\r\nok"))
+			c := newTestClient(t)
+			w.take(c)
+			a := send(t, c, newTestCall(r.url(t)))
+			require.Equal(t, dispatcher.ClassProtocol, a.Class, "%q: %d", line, a.Status)
+			c.Close()
+			r.wait(t)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func newOutgoing(call dispatcher.Call, last bool) (*outgoing, error) {
 	return o, nil
 }
 
-// line writes the request line and the Host header.
+// line writes the request line and the headers that all requests have.
 func (o *outgoing) line(u *url.URL) error {
 	what, host := u.RequestURI(), undotted(unzoned(u.Host))
 	if strings.ContainsFunc(what, breaks) || strings.ContainsFunc(host, breaks) {
@@ -75,6 +75,8 @@ func (o *outgoing) line(u *url.URL) error {
 	o.buf = append(o.buf, what...)
 	o.buf = append(o.buf, " HTTP/1.1\r\n"...)
 	o.field("Host", host)
+	// Without it any coding is acceptable: RFC 9110, section 12.5.3.
+	o.buf = append(o.buf, "Accept-Encoding: identity\r\n"...)
 	return nil
 }
 
@@ -132,8 +134,8 @@ func (o *outgoing) fields(h http.Header) error {
 	return nil
 }
 
-// framing reports whether a header controls where a request goes or ends, in any
-// spelling. The caller may not set such a header.
+// framing reports whether a header controls where a request goes or ends, or how the response is
+// coded, in any spelling. The caller may not set such a header.
 func framing(name string) bool {
 	switch len(name) {
 	case len("Host"):
@@ -142,6 +144,8 @@ func framing(name string) bool {
 		return strings.EqualFold(name, "Trailer")
 	case len("Content-Length"):
 		return strings.EqualFold(name, "Content-Length")
+	case len("Accept-Encoding"):
+		return strings.EqualFold(name, "Accept-Encoding")
 	case len("Transfer-Encoding"):
 		return strings.EqualFold(name, "Transfer-Encoding")
 	default:

@@ -14,6 +14,15 @@ const sweepEvery = time.Second
 // shedLeast frees some descriptors for each attempt that may run at once.
 const shedLeast = 64
 
+const (
+	// distrustFor is how long the connections of a target are used once, after it wrote a response
+	// that nobody asked for. HTTP/1.1 can't tell such a response from the one to the next request.
+	distrustFor = time.Hour
+	// maxDistrusted bounds the targets that are remembered for that, up to 2 KiB each, as a URL. The
+	// one that was noticed first is forgotten first.
+	maxDistrusted = 1024
+)
+
 // target is the key of the pool: connections of one target can replace each other. Lanes
 // share no connections, because a receiver could write a response before the request. The
 // next call on that connection, maybe another tenant's, would take it for its own.
@@ -44,6 +53,8 @@ type pool struct {
 	closed   bool        // put closes connections until the next take
 	sweeping bool        // a sweep is scheduled or running
 	timer    *time.Timer // nil: not made yet
+
+	distrusted map[target]time.Time // until when; nil: none yet
 }
 
 // host has the idle connections of one target, the newest last.
@@ -74,7 +85,7 @@ func (p *pool) put(c *conn) bool {
 	defer p.mu.Unlock()
 	h := p.hosts[c.to]
 	switch {
-	case p.closed || p.most <= 0 || h != nil && len(h.conns) >= p.perHost:
+	case p.closed || p.most <= 0 || h != nil && len(h.conns) >= p.perHost || p.distrusts(c.to):
 		return false
 	case h == nil:
 		h = &host{}
@@ -98,6 +109,54 @@ func (p *pool) put(c *conn) bool {
 		p.scheduleSweep()
 	}
 	return true
+}
+
+// distrusts reports whether a target wrote a response that nobody asked for within the last
+// hour. The caller holds mu.
+func (p *pool) distrusts(to target) bool {
+	if len(p.distrusted) == 0 {
+		return false
+	}
+	until, ok := p.distrusted[to]
+	if ok && !time.Now().Before(until) {
+		delete(p.distrusted, to)
+		return false
+	}
+	return ok
+}
+
+// distrust makes each connection of a target carry one request, for an hour. It closes the idle
+// ones.
+func (p *pool) distrust(to target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if _, known := p.distrusted[to]; !known && len(p.distrusted) >= maxDistrusted {
+		first := to
+		for other, until := range p.distrusted {
+			if first == to || until.Before(p.distrusted[first]) {
+				first = other
+			}
+		}
+		delete(p.distrusted, first)
+	}
+	if p.distrusted == nil {
+		p.distrusted = map[target]time.Time{}
+	}
+	p.distrusted[to] = now.Add(distrustFor)
+	for h := p.hosts[to]; h != nil && len(h.conns) > 0; {
+		p.drop(h.conns[len(h.conns)-1])
+	}
+}
+
+// discard closes a connection that is not in the pool, because of its state. Bytes that no request
+// asked for make its target distrusted.
+func (p *pool) discard(c *conn, found connState) {
+	unasked := found == stateSpoken && c.spoke()
+	c.close()
+	if unasked {
+		p.distrust(c.to)
+	}
 }
 
 // scheduleSweep schedules the next sweep. The caller holds mu.
@@ -145,14 +204,9 @@ func (p *pool) remove(c *conn, h *host) {
 func (p *pool) sweep() {
 	now := time.Now()
 	for _, c := range p.resting(now) {
-		p.mu.Lock()
-		// It may have been used since. If the system can't report pending bytes, probe
-		// takes a millisecond, so it waits until the connection is taken.
-		rested := now.Sub(c.since)
-		if c.idle && (rested >= idleTimeout || rested >= sweepEvery && c.raw != nil && c.probe() != stateQuiet) {
-			p.drop(c)
+		if found, over := p.expire(c, now); over {
+			p.discard(c, found)
 		}
-		p.mu.Unlock()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,6 +219,25 @@ func (p *pool) sweep() {
 	if p.sweeping {
 		p.scheduleSweep()
 	}
+}
+
+// expire takes a connection out of the pool if it was idle for too long, or is not quiet any more.
+func (p *pool) expire(c *conn, now time.Time) (found connState, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rested := now.Sub(c.since)
+	if !c.idle || rested < sweepEvery { // it was used since
+		return stateQuiet, false
+	}
+	// If the system can't report pending bytes, probe takes a millisecond, so it waits until the
+	// connection is taken.
+	if c.raw != nil {
+		found = c.probe()
+	}
+	if over = rested >= idleTimeout || found != stateQuiet; over {
+		p.remove(c, p.hosts[c.to])
+	}
+	return found, over
 }
 
 // resting returns the connections that have been idle since the last sweep, oldest first.

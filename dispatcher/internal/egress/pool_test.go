@@ -292,12 +292,158 @@ func TestWhatIsSaidUnaskedIsNobodysAnswer(t *testing.T) {
 					require.Equal(t, "ok", string(a.Body))
 				}
 				require.EqualValues(t, 3, requests.Load())
-				require.EqualValues(t, 2, r.accepted.Load())
+				require.EqualValues(t, 3, r.accepted.Load(), "no connection to it is used again")
 				c.Close()
 				r.wait(t)
 			})
 		}
 	}
+}
+
+// blabs answers each request, and once more the first one of each connection before so many.
+func blabs(connections int, accepted *atomic.Int64) func(net.Conn) {
+	return func(c net.Conn) {
+		defer c.Close()
+		number := accepted.Add(1)
+		for b := bufio.NewReader(c); ; {
+			req, err := http.ReadRequest(b)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			answer := plainOK
+			if number <= int64(connections) {
+				answer += foreign
+			}
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// TestTargetThatSpokeUnaskedIsCalledOnNewConnectionsForAnHour: a stray answer that comes a moment
+// later would pass for the answer to the next request.
+func TestTargetThatSpokeUnaskedIsCalledOnNewConnectionsForAnHour(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var accepted atomic.Int64
+				var running sync.WaitGroup
+				c := egress.NewOver(hostileOptions(t), pipes(blabs(1, &accepted), &running))
+				w.take(c)
+				call := func(lane dispatcher.Lane, want int64) {
+					t.Helper()
+					ctx, stop := context.WithTimeout(t.Context(), time.Second)
+					defer stop()
+					to := row{url: "/ok"}.call(t, "80")
+					to.Lane = lane
+					a := c.Send(ctx, to)
+					require.Equal(t, 200, a.Status, "%v", a.Err)
+					require.Equal(t, "ok", string(a.Body))
+					require.EqualValues(t, want, accepted.Load())
+				}
+				call("u_1", 1)
+				require.Equal(t, 1, egress.Distrusted(c))
+				call("u_1", 2)
+				call("u_1", 3)
+				call("u_2", 4)
+				call("u_2", 4)
+				time.Sleep(time.Hour - time.Second)
+				call("u_1", 5)
+				call("u_1", 6)
+				time.Sleep(time.Second)
+				call("u_1", 7)
+				require.Zero(t, egress.Distrusted(c))
+				call("u_1", 7)
+				c.Close()
+				running.Wait()
+			})
+		})
+	}
+}
+
+// TestTargetsThatSpokeUnaskedAreBounded, and the first one is forgotten first.
+func TestTargetsThatSpokeUnaskedAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var accepted atomic.Int64
+		var running sync.WaitGroup
+		c := egress.NewOver(hostileOptions(t), pipes(blabs(egress.MaxDistrusted+1, &accepted), &running))
+		call := func(lane int) {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			to := row{url: "/ok"}.call(t, "80")
+			to.Lane = dispatcher.Lane(fmt.Sprintf("u_%d", lane))
+			require.Equal(t, 200, c.Send(ctx, to).Status)
+		}
+		for lane := range egress.MaxDistrusted + 1 {
+			call(lane)
+			require.LessOrEqual(t, egress.Distrusted(c), egress.MaxDistrusted)
+			time.Sleep(time.Millisecond)
+		}
+		conns, _ := egress.Idle(c)
+		require.Zero(t, conns)
+		call(1)
+		conns, _ = egress.Idle(c)
+		require.Zero(t, conns, "the second one is remembered")
+		call(0)
+		conns, _ = egress.Idle(c)
+		require.Equal(t, 1, conns, "the first one is forgotten")
+		c.Close()
+		running.Wait()
+	})
+}
+
+// TestStrayAnswerIsNoticedWithoutACall: the sweep finds it.
+func TestStrayAnswerIsNoticedWithoutACall(t *testing.T) {
+	t.Parallel()
+	again := make(chan struct{})
+	r := newTestReceiver(t, func(r *receiver, c *net.TCPConn, _ int) {
+		b := bufio.NewReader(c)
+		r.request(b)
+		_, _ = io.WriteString(c, plainOK)
+		<-again
+		_, _ = io.WriteString(c, foreign)
+		r.request(b)
+	})
+	c := newTestClient(t)
+	require.Equal(t, 200, send(t, c, newTestCall(r.url(t))).Status)
+	close(again)
+	require.Eventually(t, func() bool { return egress.Distrusted(c) == 1 }, safety, 10*time.Millisecond)
+	conns, _ := egress.Idle(c)
+	require.Zero(t, conns)
+}
+
+// TestReceiverThatEndsAnIdleTLSConnectionIsTrusted: the bytes that it writes are not HTTP.
+func TestReceiverThatEndsAnIdleTLSConnectionIsTrusted(t *testing.T) {
+	t.Parallel()
+	certificate := authority().issue("good.test", nil)
+	again := make(chan struct{})
+	r := newTestReceiver(t, func(r *receiver, raw *net.TCPConn, before int) {
+		c := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		for b := bufio.NewReader(c); r.request(b) != nil; {
+			_, _ = io.WriteString(c, plainOK)
+			if before == 0 {
+				<-again
+				_ = c.CloseWrite()
+				_, _ = io.Copy(io.Discard, raw)
+				return
+			}
+		}
+	})
+	var w watched
+	c := w.client(t, egress.Options{RootCAs: authority().pool, Resolver: names{"good.test": {"127.0.0.1"}}})
+	u := mustURL(t, "https://good.test:"+r.url(t).Port()+"/hook")
+	require.Equal(t, 200, send(t, c, newTestCall(u)).Status)
+	close(again)
+	arrived(t, w.first())
+	for range 3 {
+		require.Equal(t, 200, send(t, c, newTestCall(u)).Status)
+	}
+	require.Zero(t, egress.Distrusted(c))
+	require.EqualValues(t, 2, r.accepted.Load())
+	c.Close()
+	r.wait(t)
 }
 
 // corked keeps back what is written until it is uncorked.

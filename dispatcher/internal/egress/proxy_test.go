@@ -88,6 +88,7 @@ func TestReceiverBehindAProxySeesTheCallOnly(t *testing.T) {
 	require.Equal(t, "hostile.test", got.host, "and not the address")
 	got.header.Del("Content-Length")
 	got.header.Del("User-Agent")
+	call.Header.Set("Accept-Encoding", "identity") // ours, in each request
 	require.Equal(t, call.Header, got.header)
 }
 

@@ -30,6 +30,7 @@ func read(resp *http.Response) dispatcher.Answer {
 	if a.RetryAfter != "" {
 		a.Date = short(resp.Header, "Date")
 	}
+	coding := contentCoding(resp.Header)
 	resp.Header = nil // a header may be large, and reading the body may take long
 	if resp.StatusCode < 100 {
 		_ = resp.Body.Close()
@@ -40,6 +41,9 @@ func read(resp *http.Response) dispatcher.Answer {
 		a.Body, a.Cut = readBody(resp.Body, resp.ContentLength)
 	}
 	_ = resp.Body.Close() // closes the connection if the body was not read to its end
+	if coding != "" && len(a.Body) > 0 {
+		decode(&a, coding)
+	}
 	return a
 }
 

@@ -93,8 +93,13 @@ func (t *transport) exchange(s *callState) (*exchange, error) {
 		switch err := x.begin(out); {
 		case err == nil:
 			return x, nil
+		case errors.Is(err, errUnasked):
+			t.idle.distrust(c.to)
+			return nil, err
 		case !errors.Is(err, errStale):
 			return nil, err
+		case c.found == stateSpoken: // askFD found it, and it has no TLS
+			t.idle.distrust(c.to)
 		}
 		s.connected, s.reused, s.short, s.address = false, false, false, ""
 	}
@@ -108,11 +113,15 @@ func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	to := target{u.Scheme, u.Host, s.call.Lane, s.call.Linked}
 	if !s.repeated {
 		for c := t.idle.take(to); c != nil; c = t.idle.take(to) {
-			if (small && c.asks() || c.probe() == stateQuiet) && c.bind(s) {
+			found := stateQuiet
+			if !small || !c.asks() {
+				found = c.probe()
+			}
+			if found == stateQuiet && c.bind(s) {
 				s.connected, s.reused, s.short, s.address = true, true, c.short, c.address
 				return c, nil
 			}
-			c.close()
+			t.idle.discard(c, found)
 		}
 	}
 	wire, err := t.dial(s, u)
@@ -133,7 +142,7 @@ func (t *transport) connect(s *callState, small bool) (*conn, error) {
 	}
 	// With TLS there may be bytes that belong to TLS itself.
 	if c.wire == c.root && c.raw != nil && !(small && c.asks()) && c.peek() == stateSpoken {
-		c.close()
+		t.idle.discard(c, stateSpoken)
 		return nil, errUnasked
 	}
 	return c, nil

@@ -100,6 +100,7 @@ func callbackHeaders() (list []*huma.Param) {
 	}{
 		{"webhook-id", "The id of the message: the same on each attempt.", true, api.MessageForm.Schema, "order-4711-paid"},
 		{"webhook-timestamp", "The time of the attempt, in Unix seconds.", true, integer, 1769860800},
+		{"accept-encoding", "No coding of the response's body.", true, &huma.Schema{Type: huma.TypeString, Enum: []any{"identity"}}, nil},
 		{"webhook-signature", "Of the signatures standard and standard-ed25519: of webhook-id.webhook-timestamp.body, one for each secret, with spaces between.", false, api.TextSchema, "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="},
 		{"stripe-signature", "Of the signature stripe: t=<Unix seconds>,v1=<hex of t.body>.", false, api.TextSchema, nil},
 		{"x-hub-signature-256", "Of the signature github: sha256=<hex of the body>.", false, api.TextSchema, nil},

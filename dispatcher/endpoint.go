@@ -129,7 +129,7 @@ func (l Lane) IsEndpoint() bool { return strings.HasPrefix(string(l), EndpointPr
 
 // Limits returns the part of the endpoint that its lane copies.
 func (e *Endpoint) Limits() LaneLimits {
-	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.StoppedBy}
+	l := LaneLimits{Version: e.Version, MaxInFlight: e.MaxInFlight, Interval: e.Rate.Interval(), Ordered: e.Ordered, Pull: e.Pull, By: e.StoppedBy, Since: e.StoppedAt}
 	switch {
 	case e.Disabled:
 		l.Mode = LaneDisabled

@@ -162,11 +162,14 @@ func TestDoctorOfEndpoints(t *testing.T) {
 
 	changed := redisqtest.Endpoint(e.ID)
 	changed.Version, changed.MaxInFlight = 2, 3
+	changed.Paused, changed.StoppedBy, changed.StoppedAt = true, "key:ops", p.now.Add(-time.Hour).UTC().Truncate(time.Second)
 	require.NoError(t, p.store.ChangeEndpoint(t.Context(), changed))
 	p.examine(true)
 	states, err := p.store.LaneStates(t.Context(), to(e.Lane()))
 	require.NoError(t, err)
-	require.Equal(t, changed.Limits(), states[0].Limits)
+	got := states[0].Limits
+	got.By, got.Since = states[0].By, states[0].Since
+	require.Equal(t, changed.Limits(), got, "a pause keeps its author and its time")
 
 	redisqtest.MustDelete(t, p.store, e.ID)
 	_, found = p.examine(false)

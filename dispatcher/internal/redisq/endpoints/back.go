@@ -40,7 +40,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	if e.CreatedAt.IsZero() {
 		return l, false, err
 	}
-	l = limitsSince(e)
+	l = e.Limits()
 	if newer && err == nil {
 		e.Overtake(b.Lane)
 		if b.Record, err = encode(e, box); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 	}
 	switch word := a.Text(); word {
 	case "ok":
-		return limitsSince(e), true, nil
+		return e.Limits(), true, nil
 	case "id":
 		return l, false, nil
 	case "uid":
@@ -66,14 +66,6 @@ func (s *Store) PutBack(ctx context.Context, b Back) (l dispatcher.LaneLimits, f
 		return l, false, dispatcher.ErrEndpoints
 	}
 	return l, false, conn.ErrReply
-}
-
-// limitsSince returns an endpoint's limits, with the time since when it is paused or
-// disabled.
-func limitsSince(e *dispatcher.Endpoint) dispatcher.LaneLimits {
-	l := e.Limits()
-	l.Since = e.StoppedAt
-	return l
 }
 
 // putEnd records the deletion of an endpoint that the store does not know.

@@ -77,7 +77,7 @@ func TestALostPartitionGetsTheLimitsOfThePresentEndpoints(t *testing.T) {
 		redisqtest.MustCreate(t, s.Bare().Endpoints, paused)
 		of := archived(t, s, "ep_paused")
 		changed := redisqtest.NextVersion(paused)
-		changed.Paused = true
+		changed.Paused, changed.StoppedBy, changed.StoppedAt = true, "key:ops", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		require.NoError(t, s.Bare().Endpoints.ChangeEndpoint(ctx, changed))
 
 		for _, key := range redisqtest.Keys(t, s.Client(), p.Options.Project) {
@@ -104,6 +104,7 @@ func TestALostPartitionGetsTheLimitsOfThePresentEndpoints(t *testing.T) {
 		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"ep_paused", "ep_gone"})
 		require.NoError(t, err)
 		require.Equal(t, []any{dispatcher.LanePaused, int64(2)}, []any{states[0].Limits.Mode, states[0].Limits.Version})
+		require.Equal(t, []any{"key:ops", changed.StoppedAt}, []any{states[0].By, states[0].Since}, "a pause keeps its author and its time")
 		require.Zero(t, states[1].Limits.Version)
 	})
 }

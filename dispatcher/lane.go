@@ -126,7 +126,7 @@ type LaneLimits struct {
 	// By is no limit. It is the caller that paused or disabled the lane, as the audit has it;
 	// empty: System.
 	By string
-	// Since is the start of the pause, if a paused lane is restored; zero: now.
+	// Since is the start of the pause, which a lane that lost its limits gets again; zero: now.
 	Since time.Time
 }
 
@@ -225,7 +225,7 @@ const (
 	WhyBreaker    LaneWhy = "breaker"     // its receiver failed again and again
 	WhyRetryAfter LaneWhy = "retry_after" // its receiver requested it
 	WhyRate       LaneWhy = "rate"        // its endpoint's rate is used up
-	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint, or the headers of a message
+	WhySealed     LaneWhy = "sealed"      // an instance can't open or read its endpoint; of a delivery also the headers of its message
 	WhyMissing    LaneWhy = "missing"     // its endpoint is missing, but was not deleted
 	WhyEgress     LaneWhy = "egress"      // our own network failed: the resolver, the route or the proxy
 	WhyOrder      LaneWhy = "order"       // of deliveries only: others of their key go first

@@ -144,7 +144,7 @@ type Lease struct {
 type Settlement struct {
 	ID      DeliveryID
 	Verdict Verdict
-	Wait    time.Duration // Retry: until the next attempt
+	Wait    time.Duration // Retry: until the next attempt. Back: the delivery alone waits for so long because of Stalled; zero: it is ready at once
 	Reason  DeadReason
 	Due     time.Time     // Back: the time at which it was ready
 	Attempt Attempt       // the attempt; the queue sets its Next
@@ -320,6 +320,7 @@ func (e Events) Whole() Events {
 type Attempted struct {
 	ID      DeliveryID
 	Topic   string
+	URL     string // of the message; empty: it has none, as a message to an endpoint
 	Host    string // of the destination
 	Attempt Attempt
 	Wait    time.Duration // Retry: until the next attempt

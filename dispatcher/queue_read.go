@@ -285,7 +285,7 @@ type Stats struct {
 	EverDead     map[DeadReason]int64 // deliveries that ever died, including those retried or deleted later
 	Cancelled    int64                // deliveries that were ever cancelled, likewise
 	OldestDue    time.Time            // of all deliveries that may be attempted; zero: nothing is due
-	BlockedSince time.Time            // since when a lane with waiting deliveries is paused, unverified, sealed or missing; zero: none is
+	BlockedSince time.Time            // since when a lane with waiting deliveries is paused, unverified, sealed or missing, or a delivery waits for a key; zero: none is and none does
 	Blocked      map[LaneWhy]int64    // deliveries that are due but must wait, by reason
 	LanesBy      map[EndpointState]int64
 	Partial      bool // Dead, OldestDue, Blocked, LanesBy and Lanes cover only some of the lanes, because there are too many to read at once

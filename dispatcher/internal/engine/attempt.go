@@ -107,6 +107,7 @@ var (
 	errSuccess    = errors.New("the endpoint's stored success can't be read: set it anew with PATCH")
 	errStopped    = errors.New("its endpoint may not be called now")
 	errStalled    = errors.New("its endpoint can't be read")
+	errMisplaced  = errors.New("its headers are of another tenant")
 	errUnsignable = errors.New("this id can't be signed: nothing is sent unsigned")
 	errPanic      = errors.New("a fault of the dispatcher, which its log describes")
 )
@@ -139,6 +140,8 @@ func (a *deliveryAttempt) prepare() http.Header {
 		a.goBack(0, "")
 	case errors.Is(err, errStalled):
 		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)
+	case errors.Is(err, errMisplaced):
+		a.outcome = a.engine.waitAlone(c)
 	case err != nil:
 		a.fail(err)
 	case a.route.success.Check() != nil:
@@ -147,7 +150,7 @@ func (a *deliveryAttempt) prepare() http.Header {
 		a.judge(dispatcher.Answer{Class: dispatcher.ClassExpired})
 		a.outcome.Attempt.Number = 0 // no request was sent
 	case m.Sealed != "": // without its headers a receiver may refuse it
-		a.goBack(endpoints.StalledFor, dispatcher.WhySealed)
+		a.outcome = a.engine.waitAlone(c)
 	default:
 		header := a.headers(c, a.began, &a.route)
 		if header == nil {
@@ -326,7 +329,7 @@ func (d *deliverer) report(c dispatcher.Claimed, s dispatcher.Settlement, began 
 	d.engine.watching.observe(func(o dispatcher.Observer) {
 		a := dispatcher.Attempted{ID: c.ID, Host: s.Host, Attempt: s.Attempt, Wait: s.Wait, Reason: s.Reason, Late: lateness(c, began), Taken: taken}
 		if c.Message != nil {
-			a.Topic = c.Message.Topic
+			a.Topic, a.URL = c.Message.Topic, c.Message.URL
 			a.Since = tookInAll(c, &s)
 		}
 		o.Attempted(a)

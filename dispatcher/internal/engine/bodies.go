@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
@@ -211,15 +210,12 @@ const bodiesAtOnce = 4
 // the others, for Settle. Both keep the order of leased.
 func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement) {
 	var rest, toEndpoints []dispatcher.Claimed
-	stalled := func(c *dispatcher.Claimed) dispatcher.Settlement {
-		return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased, Pause: endpoints.StalledFor, Stalled: dispatcher.WhySealed}
-	}
 	for _, c := range leased {
 		switch {
 		case c.Message == nil:
 			unfit = append(unfit, poisoned(c, e.store.Now()))
 		case c.Message.Sealed != "": // without its headers it differs from the published message
-			unfit = append(unfit, stalled(&c))
+			unfit = append(unfit, e.waitAlone(&c))
 		case c.ID.Lane.IsEndpoint():
 			toEndpoints = append(toEndpoints, c)
 		default:
@@ -232,7 +228,7 @@ func (e *Engine) Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int
 		unfit = append(unfit, back...)
 		for _, c := range may {
 			if misplaced(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)) {
-				unfit = append(unfit, stalled(&c))
+				unfit = append(unfit, e.waitAlone(&c))
 				continue
 			}
 			rest = append(rest, c)

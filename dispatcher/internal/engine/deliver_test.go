@@ -325,9 +325,25 @@ func TestAMessageWhoseHeadersAreSealedWaits(t *testing.T) {
 		require.Empty(t, r.sender.sent())
 		require.Equal(t, d.Back, s.Verdict)
 		require.Equal(t, d.WhySealed, s.Stalled)
-		require.Equal(t, 10*time.Second, s.Pause)
+		require.Equal(t, 10*time.Second, s.Wait, "it waits")
+		require.Zero(t, s.Pause, "its lane does not")
 		require.False(t, s.Blame)
 	})
+}
+
+// A hundred thousand of them must not take the time of the others, and a key that comes back must
+// not find them asleep.
+func TestMessagesThatNoKeyOpensAreAttemptedAgainAtABoundedRate(t *testing.T) {
+	var w engine.SealedWaits
+	now := time.Now()
+	require.Equal(t, 10*time.Second, w.Next(now))
+	require.Equal(t, 10*time.Second+10*time.Millisecond, w.Next(now))
+	require.Equal(t, 10*time.Second, w.Next(now.Add(time.Second)))
+	for range 100_000 {
+		w.Next(now)
+	}
+	require.Equal(t, 10*time.Minute, w.Next(now), "at most so long")
+	require.Equal(t, 10*time.Second, w.Next(now.Add(time.Hour)))
 }
 
 func TestAHeaderOfTheMessageThatIsEchoedIsMasked(t *testing.T) {

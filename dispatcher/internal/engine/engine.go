@@ -89,6 +89,7 @@ type Engine struct {
 	shortage  *shortage
 	network   *ownNetwork
 	deaths    *deaths
+	sealed    sealedWaits
 
 	taking  context.Context // ends when the shutdown begins: no more moves and leases
 	stop    context.CancelFunc

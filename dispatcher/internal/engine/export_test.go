@@ -85,3 +85,9 @@ func (g *Workers) Room() int {
 	defer g.g.mu.Unlock()
 	return cap(g.g.queue)
 }
+
+// SealedWaits are the waits of messages that no key opens.
+type SealedWaits struct{ sealedWaits }
+
+// Next is next.
+func (w *SealedWaits) Next(now time.Time) time.Duration { return w.next(now) }

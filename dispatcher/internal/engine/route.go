@@ -38,15 +38,20 @@ type route struct {
 func (r *route) linked() bool { return r.endpoint != nil && r.endpoint.Linked }
 
 // routeOf returns the route of an attempt at the given time. errStopped says that the attempt may
-// not be made now. errStalled says that its endpoint can't be used now. After any other error
-// the attempt can't be made.
+// not be made now. errStalled says that its endpoint can't be used now, and errMisplaced that its
+// message can't. After any other error the attempt can't be made.
 func (d *deliverer) routeOf(c *dispatcher.Claimed, at time.Time) (route, error) {
 	if c.ID.Lane.IsEndpoint() {
 		r, err := d.endpointRoute(c, at)
-		if err == nil && (r.url == nil || misplaced(c.Message, r.endpoint)) { // no URL: its kind is pull, and the copy in its lane does not show that
+		switch {
+		case err != nil:
+			return r, err
+		case r.url == nil: // its kind is pull, and the copy in its lane does not show that
 			return route{}, errStalled
+		case misplaced(c.Message, r.endpoint):
+			return route{}, errMisplaced
 		}
-		return r, err
+		return r, nil
 	}
 	r := d.defaults(c.Message, nil)
 	target, err := d.targets.of(c.Message)

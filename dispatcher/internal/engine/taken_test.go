@@ -329,7 +329,8 @@ func TestWhatCanNotBeGivenOutIsNotGivenOut(t *testing.T) {
 		require.Equal(t, d.ReasonPoison, unfit[0].Reason)
 		require.Equal(t, d.Back, unfit[1].Verdict)
 		require.Equal(t, d.WhySealed, unfit[1].Stalled)
-		require.Positive(t, unfit[1].Pause)
+		require.Positive(t, unfit[1].Wait)
+		require.Zero(t, unfit[1].Pause, "its lane does not wait")
 	})
 }
 

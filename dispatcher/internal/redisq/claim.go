@@ -200,7 +200,7 @@ func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside
 }
 
 // logsSealed reports whether to log a message that can't be opened. It allows one log line a
-// minute, because the lane is asked again and again.
+// minute, because it is attempted again and again.
 func (s *Store) logsSealed() bool {
 	now, last := time.Now().Unix(), s.sealedLogged.Load()
 	return now-last >= 60 && s.sealedLogged.CompareAndSwap(last, now)

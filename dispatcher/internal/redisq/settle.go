@@ -141,6 +141,10 @@ var verdicts = map[dispatcher.Verdict]string{
 	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b",
 }
 
+// waitsAlone is the letter of a delivery that was handed back and waits for a key, while its lane
+// continues.
+const waitsAlone = "w"
+
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 {
 		switch status := int64(o.Attempt.Status); {
@@ -150,8 +154,11 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 			return append(args, o.ID.String(), -(tookMillis(o)*1000 + status))
 		}
 	}
-	ms := conn.MillisUp(o.Wait)
-	if o.Verdict == dispatcher.Back {
+	ms, verdict := conn.MillisUp(o.Wait), verdicts[o.Verdict]
+	switch {
+	case o.Verdict == dispatcher.Back && o.Wait > 0:
+		verdict = waitsAlone
+	case o.Verdict == dispatcher.Back:
 		ms = o.Due.UnixMilli()
 	}
 	meta, excerpt := "", []byte{}
@@ -160,7 +167,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
 		meta, excerpt = codec.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
-	return append(args, o.ID.String(), verdicts[o.Verdict], tookMillis(o), o.Attempt.Status,
+	return append(args, o.ID.String(), verdict, tookMillis(o), o.Attempt.Status,
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 

@@ -140,6 +140,22 @@ func (b *Box) Seal(value string, at Place) string {
 // needed for it.
 func (b *Box) Seals(text string) bool { return strings.HasPrefix(text, prefix+b.keys[0].id+".") }
 
+// First returns the id of the key that seals; empty without a key.
+func (b *Box) First() string {
+	if b == nil {
+		return ""
+	}
+	return b.keys[0].id
+}
+
+// IDs returns the ids of the keys.
+func (b *Box) IDs() (ids []string) {
+	for _, k := range b.all() {
+		ids = append(ids, k.id)
+	}
+	return ids
+}
+
 // Open decrypts a sealed value. It returns ErrLocked if the box does not have the key,
 // and ErrBroken if the text is not valid at this place.
 func (b *Box) Open(text string, at Place) (string, error) {

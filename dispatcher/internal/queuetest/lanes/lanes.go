@@ -339,6 +339,51 @@ var WaitCases = []rig.Case{
 		r.Resume("a")
 		r.Deliver(rig.Named("a", "m2"))
 	}},
+	{Name: "a delivery that waits for a key waits alone: others of its lane continue, and it uses up no retry", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.PublishKeyed("b", "k", "m3", "m4")
+		alone := func(lane dispatcher.Lane, message string) {
+			s := rig.HandBack(mustClaimIn(r, lane, message))
+			s.Wait, s.Stalled = 10*time.Second, dispatcher.WhySealed
+			r.MustSettle(rig.One, s)
+		}
+		began := r.Now
+		for range 2 {
+			alone("a", "m1")
+			got := r.Inspect(rig.Named("a", "m1"))
+			require.Equal(r, []any{dispatcher.StatusScheduled, "sealed", 0}, []any{got.Status, got.WaitingFor, got.Attempts})
+			require.Equal(r, r.Now.Add(10*time.Second), got.WaitingUntil)
+			require.Equal(r, got.WaitingUntil, got.Due)
+			l := r.LaneState("a")
+			state, _ := l.Standing()
+			require.Equal(r, dispatcher.StateActive, state)
+			stats := r.Stats()
+			require.EqualValues(r, 1, stats.Blocked[dispatcher.WhySealed])
+			require.Equal(r, began, stats.BlockedSince)
+			r.Pass(10 * time.Second)
+			r.Move()
+		}
+		r.Deliver(rig.Named("a", "m2"))
+		alone("b", "m3")
+		mustWaitFor(r, "order", "b", "m4")
+		require.EqualValues(r, 2, r.Stats().Blocked[dispatcher.WhySealed])
+		r.Deliver(rig.Named("a", "m1"))
+		require.EqualValues(r, 1, r.Stats().Blocked[dispatcher.WhySealed])
+		r.Cancel(rig.Named("b", "m3"))
+		require.Zero(r, r.Stats().Blocked[dispatcher.WhySealed])
+		r.Deliver(rig.Named("b", "m4"))
+	}},
+	{Name: "an attempt shows that a delivery waits for no key any more", Run: func(r *rig.Rig) {
+		r.Publish("a", "m1")
+		s := rig.HandBack(mustClaimIn(r, "a", "m1"))
+		s.Wait, s.Stalled = 10*time.Second, dispatcher.WhySealed
+		r.MustSettle(rig.One, s)
+		r.Retry(rig.Named("a", "m1"))
+		require.EqualValues(r, 1, r.Stats().Blocked[dispatcher.WhySealed], "nobody has opened it yet")
+		r.MustSettle(rig.One, rig.Failure(mustClaimIn(r, "a", "m1"), time.Minute))
+		mustWaitFor(r, "due", "a", "m1") // an attempt that a person asked for is none of its ladder
+		require.Zero(r, r.Stats().Blocked[dispatcher.WhySealed])
+	}},
 	{Name: "a receiver's pause is not hidden by a shorter fault of ours", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1", "m2", "m3")
 		c := r.Claim(rig.One, 2)

@@ -68,6 +68,9 @@ func (m *model) comparePlaces(s stored.State, f *stored.Faults) {
 		if s.Marks[id] != d.mark {
 			f.Add("%s is marked %q, should be %q", id, s.Marks[id], d.mark)
 		}
+		if s.Unopened[id] != d.unopened {
+			f.Add("%s waits for a key since %d, should since %d", id, s.Unopened[id], d.unopened)
+		}
 		if s.History[id] != d.history {
 			f.Add("%s has %d attempts in its history, should have %d", id, s.History[id], d.history)
 		}

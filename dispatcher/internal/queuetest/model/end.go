@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -96,8 +97,11 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 	default:
 		s := rig.HandBack(c)
 		s.Due = m.Now.Truncate(time.Millisecond)
-		if m.rng.IntN(2) == 0 {
+		switch m.rng.IntN(4) {
+		case 0, 1:
 			s.Stalled, s.Pause = dispatcher.WhyEgress, pick(m.rng, time.Second, 15*time.Second)
+		case 2:
+			s.Stalled, s.Wait = dispatcher.WhySealed, pick(m.rng, time.Second, 10*time.Second)
 		}
 		return s
 	}
@@ -190,6 +194,10 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	case s.Verdict == dispatcher.Back && m.ended(s.ID.Lane):
 		m.giveUp(s.ID)
 		return dispatcher.SettledEnd
+	case s.Verdict == dispatcher.Back && s.Wait > 0:
+		d.unopened = cmp.Or(d.unopened, m.ms())
+		m.moveTo(s.ID, stored.Found{Place: stored.PlaceDue, At: m.from() + s.Wait.Milliseconds()})
+		return dispatcher.SettledOK
 	case s.Verdict == dispatcher.Back:
 		*fronts = append(*fronts, s)
 		return dispatcher.SettledOK
@@ -204,6 +212,7 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 			m.die(s.ID, dispatcher.ReasonExpired)
 			return dispatcher.SettledEnd
 		}
+		d.unopened = 0
 		m.moveTo(s.ID, stored.Found{Place: stored.PlaceDue, At: due})
 		return dispatcher.SettledOK
 	default:

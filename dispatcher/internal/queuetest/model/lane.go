@@ -333,6 +333,8 @@ func (m *model) waitsFor(id dispatcher.DeliveryID) string {
 		return "order"
 	case m.allPaused[m.Partition(id.Lane)] || l.Limits.Mode == dispatcher.LanePaused:
 		return "paused"
+	case d.Place == stored.PlaceDue && d.unopened > 0:
+		return "sealed"
 	case status == dispatcher.StatusScheduled:
 		return "due"
 	case status == dispatcher.StatusRetrying:

@@ -89,6 +89,7 @@ type modelDelivery struct {
 	mark     stored.Mark
 	progress stored.Progress
 	history  int
+	unopened int64        // ms: since when it waits for a key; 0: it does not
 	taken    stored.Taken // while it is taken
 	last     stored.Taken // while it is not taken, until it ends
 }

@@ -125,6 +125,9 @@ func (m *model) moveTo(id dispatcher.DeliveryID, found stored.Found) {
 		before = nowhere
 	}
 	d.Found = found
+	if !found.Place.Waits() {
+		d.unopened = 0
+	}
 	m.moved(id, before, found.Place)
 }
 

@@ -72,6 +72,11 @@ func sceneAttempts(m *model) {
 		func(c dispatcher.Claimed) dispatcher.Settlement { return rig.Death(c, dispatcher.ReasonGone) },
 		func(c dispatcher.Claimed) dispatcher.Settlement {
 			s := rig.HandBack(c)
+			s.Stalled, s.Wait = dispatcher.WhySealed, 10*time.Second
+			return s
+		},
+		func(c dispatcher.Claimed) dispatcher.Settlement {
+			s := rig.HandBack(c)
 			s.Due = m.Now.Truncate(time.Millisecond)
 			return s
 		},
@@ -80,7 +85,7 @@ func sceneAttempts(m *model) {
 		m.settleOne(rig.One, outcome(m.claimOne(rig.One)))
 		m.compare()
 	}
-	m.cancelSome([]dispatcher.DeliveryID{rig.Named("a", "m4")})
+	m.cancelSome([]dispatcher.DeliveryID{rig.Named("a", "m4"), rig.Named("a", "m5")})
 	m.passBy(100 * 24 * time.Hour)
 	m.trimAs(rig.KeepNothing, false)
 }

@@ -22,6 +22,11 @@ func (s State) Faults(setup Setup) []string {
 	s.checkPlaces(&f)
 	s.checkTaken(&f)
 	s.checkExpiring(&f)
+	for _, id := range SortedIDs(s.Unopened) {
+		if !s.At(id).Place.Waits() {
+			f.Add("%s is in %q, and waits for a key", id, s.At(id).Place)
+		}
+	}
 	s.checkMarks(&f)
 	s.checkMessages(&f)
 	s.checkShelves(&f)
@@ -181,7 +186,7 @@ func (s State) checkLeftovers(f *Faults) {
 		if p.Climbed() < 0 || p.Deaths < 0 || p.Deaths > 6 {
 			f.Add("%s has the progress %+v", id, p)
 		}
-		if p.Asked != 0 && p.Deaths < 2 && s.At(id).Place == PlaceDue { // a suspect may wait for its turn
+		if p.Asked != 0 && p.Deaths < 2 && s.Unopened[id] == 0 && s.At(id).Place == PlaceDue { // a suspect may wait for its turn, and another for a key
 			f.Add("%s waits for its time, and is asked for still", id)
 		}
 		if dead := s.At(id).Place == PlaceDead; dead != (p.Reason != "") {

@@ -120,6 +120,7 @@ type State struct {
 	Last      map[dispatcher.DeliveryID]Taken // deliveries that are not taken now: the last such lease, without its end
 	Timer     int64                           // ms: when movers end the first of these leases; 0: no timer is set
 	Expiring  map[dispatcher.DeliveryID]int64 // ms: when a mover checks it, because its message expires then or has expired
+	Unopened  map[dispatcher.DeliveryID]int64 // ms: since when it waits for a key
 	Expiry    int64                           // ms: when movers check the first of them; 0: no timer is set
 	Behind    map[Set][]Queued                // the first to go first
 	Marks     map[dispatcher.DeliveryID]Mark
@@ -158,6 +159,7 @@ func NewState() State {
 		Taken:    map[dispatcher.DeliveryID]Taken{},
 		Last:     map[dispatcher.DeliveryID]Taken{},
 		Expiring: map[dispatcher.DeliveryID]int64{},
+		Unopened: map[dispatcher.DeliveryID]int64{},
 		Behind:   map[Set][]Queued{},
 		Reported: map[dispatcher.DeliveryID][]string{},
 		Marks:    map[dispatcher.DeliveryID]Mark{},
@@ -191,6 +193,7 @@ func Merged(states []State) State {
 		maps.Copy(all.Taken, s.Taken)
 		maps.Copy(all.Last, s.Last)
 		maps.Copy(all.Expiring, s.Expiring)
+		maps.Copy(all.Unopened, s.Unopened)
 		all.Timer, all.Expiry = earlier(all.Timer, s.Timer), earlier(all.Expiry, s.Expiry)
 		maps.Copy(all.Behind, s.Behind)
 		maps.Copy(all.Reported, s.Reported)
@@ -299,6 +302,7 @@ func (s State) String() string {
 	dump(&b, "taken", s.Taken)
 	dump(&b, "last", s.Last)
 	dump(&b, "expiring", s.Expiring)
+	dump(&b, "unopened", s.Unopened)
 	dump(&b, "behind", s.Behind)
 	dump(&b, "mark", s.Marks)
 	dump(&b, "progress", s.Progress)

@@ -88,7 +88,7 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 			}
 		}
 	}
-	for _, zset := range []string{keys.Due, keys.Done, keys.Dead, keys.Cancelled, keys.Expiring, keys.Seen, keys.Known} {
+	for _, zset := range []string{keys.Due, keys.Done, keys.Dead, keys.Cancelled, keys.Expiring, keys.Unopened, keys.Seen, keys.Known} {
 		if err := d.scores(ctx, n, zset); err != nil {
 			return false, err
 		}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ type walk struct {
 	messages []string
 	unowned  []string // deliveries that are missing in their tenants' lists
 	garbage  []string // members that are no names of deliveries
+	sealed   []string // messages that may need a key that is not there
+	unopened unopened
 }
 
 // ready has the hashes of the deliveries in ready lists. A million of them take 40 MB.
@@ -57,7 +60,7 @@ func (d *doctor) places(ctx context.Context, n int) error {
 		}
 	}
 	for _, k := range keys.Kinds {
-		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring { // the set of expiries is not a state
+		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring || k.Name == keys.Unopened { // these are not states
 			continue
 		}
 		names := []string{""}
@@ -76,14 +79,20 @@ func (d *doctor) places(ctx context.Context, n int) error {
 			}
 		}
 	}
-	w := &walk{d: d, partition: n, kind: keys.Find(keys.Messages)}
-	return w.run(ctx, seen)
+	w := &walk{d: d, partition: n, kind: keys.Find(keys.Messages), names: d.s.ownKeys()}
+	if err := w.run(ctx, seen); err != nil {
+		return err
+	}
+	if w.unopened.messages > 0 {
+		d.report(n, d.s.tags[n]+keys.Messages, "unopened_headers", fmt.Sprintf("%d messages, %s among them", w.unopened.messages, w.unopened.first), false)
+	}
+	return nil
 }
 
 // records reads the other data of deliveries. It runs after places, so that it does not
 // remove data that a repaired delivery needs.
 func (d *doctor) records(ctx context.Context, n int) error {
-	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks, keys.Tokens, keys.Expiring} {
+	for _, name := range []string{keys.Fan, keys.Seen, keys.Progress, keys.Marks, keys.Tokens, keys.Expiring, keys.Unopened} {
 		w := &walk{d: d, partition: n, kind: keys.Find(name)}
 		if err := w.run(ctx, nil); err != nil {
 			return err
@@ -133,7 +142,7 @@ func (w *walk) run(ctx context.Context, seen ready) error {
 		if err := w.take(a, seen, elements); err != nil {
 			return err
 		}
-		if cursor == "0" || len(w.suspects)+len(w.unowned) > suspectsMost {
+		if cursor == "0" || len(w.suspects)+len(w.unowned)+len(w.sealed) > suspectsMost {
 			if err := w.judge(ctx); err != nil {
 				return err
 			}
@@ -168,6 +177,8 @@ func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error
 			w.messages = append(w.messages, name)
 		case "o":
 			w.unowned = append(w.unowned, name)
+		case "k":
+			w.sealed = append(w.sealed, name)
 		case "x":
 			w.garbage = append(w.garbage, name)
 		case "n":
@@ -223,8 +234,11 @@ func (w *walk) judge(ctx context.Context) error {
 	if err := w.d.judgeNames(ctx, w.partition, "deliveries", "", w.unowned); err != nil {
 		return err
 	}
+	if err := w.d.s.checkHeaders(ctx, w.partition, w.sealed, &w.unopened); err != nil {
+		return err
+	}
 	err := w.removeNames(ctx)
-	w.suspects, w.messages, w.unowned, w.garbage = nil, nil, nil, nil
+	w.suspects, w.messages, w.unowned, w.garbage, w.sealed = nil, nil, nil, nil, nil
 	return err
 }
 

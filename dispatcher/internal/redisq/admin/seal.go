@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,4 +69,77 @@ func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail
 		}
 	}
 	return sealed, nil
+}
+
+// unopened counts messages whose headers no key opens.
+type unopened struct {
+	messages int
+	first    string // the id of one of them
+}
+
+// checkHeaders reads messages and counts those whose headers no key opens. A record that can't be
+// read at all is another finding.
+func (s *projectStore) checkHeaders(ctx context.Context, n int, ids []string, out *unopened) error {
+	for some := range slices.Chunk(ids, sealPage) {
+		var records *redis.SliceCmd
+		err := s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, s.tags[n]+keys.Messages, some...) })
+		if err != nil {
+			return err
+		}
+		for i, v := range records.Val() {
+			record, _ := v.(string)
+			if errors.Is(codec.CheckHeaders(some[i], record, s.Endpoints.Box()), dispatcher.ErrSealed) {
+				if out.messages++; out.first == "" {
+					out.first = some[i]
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ownKeys returns the ids of the keys, as the walk of messages takes them.
+func (s *projectStore) ownKeys() (ids []any) {
+	for _, id := range s.Endpoints.Box().IDs() {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Limits of SampleHeaders: the calls, and about how many messages each reads.
+const (
+	sampleCalls = 64
+	samplePage  = 16
+)
+
+// SampleHeaders reads about so many messages of the store, and counts those whose headers no key
+// opens.
+func SampleHeaders(ctx context.Context, queue *redisq.Store, most int) (read, messages int, err error) {
+	s := newStore(queue)
+	w := walker{s: s, by: doctorName}
+	var found unopened
+	for n, calls := 0, 0; n < len(s.tags) && calls < sampleCalls && read < most; n++ {
+		for cursor, more := "0", true; more && calls < sampleCalls && read < most; more = cursor != "0" {
+			args := []any{"messages", "", cursor, samplePage}
+			a, err := w.call(ctx, s.scripts.walk, n, append(args, s.ownKeys()...)...)
+			if err != nil {
+				return read, found.messages, err
+			}
+			cursor = a.Text()
+			a.Text() // the process that the cursor is valid for; a new one begins to read somewhere else
+			a.Number()
+			read += int(a.Number())
+			calls++
+			var sealed []string
+			for a.More() {
+				if letter, name := a.Text(), a.Text(); letter == "k" {
+					sealed = append(sealed, name)
+				}
+			}
+			if err := s.checkHeaders(ctx, n, sealed, &found); err != nil {
+				return read, found.messages, err
+			}
+		}
+	}
+	return read, found.messages, nil
 }

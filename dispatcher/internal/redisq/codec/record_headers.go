@@ -57,6 +57,16 @@ func openHeaders(m *dispatcher.Message, box *seal.Box) error {
 	return nil
 }
 
+// CheckHeaders returns an error if no key decrypts the headers of a message, whose record may lack
+// its body.
+func CheckHeaders(id, record string, box *seal.Box) error {
+	m, err := DecodeRecord(id, record)
+	if err != nil {
+		return err
+	}
+	return openHeaders(m, box)
+}
+
 // SealRecord encrypts the values of a record's headers with the first key. It returns the
 // record unchanged if it has no values or they are already encrypted with that key.
 func SealRecord(id, record string, box *seal.Box) (string, error) {

@@ -78,6 +78,8 @@ func TestNoKeyOfRedisTellsTheHeadersOfAMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, sealed)
 	require.Equal(t, 1, failed)
+	requireUnopened(t, other, "1 messages, m1 among them")
+	requireUnopened(t, store)
 	store.Settle(ctx, "two", []dispatcher.Settlement{{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}})
 
 	// doctor --seal, with the new key before the old one, and what was stored without one.
@@ -94,4 +96,21 @@ func TestNoKeyOfRedisTellsTheHeadersOfAMessage(t *testing.T) {
 		c = mustClaim(t, other, "two")
 		require.Equal(t, "hunter2-of-"+id, c.Message.Headers[0].Value, "the old key is not needed any more")
 	}
+}
+
+// requireUnopened requires that a start and doctor find the messages whose headers no key opens.
+func requireUnopened(t testing.TB, s *redisqtest.Whole, want ...string) {
+	t.Helper()
+	read, unopened, err := admin.SampleHeaders(t.Context(), s.Bare(), 100)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, len(want)}, []int{read, unopened})
+	var found []string
+	_, err = admin.Examine(t.Context(), s.Bare(), admin.Examination{Report: func(f admin.Finding) {
+		if f.Kind == "unopened_headers" {
+			_, detail, _ := strings.Cut(f.What, ": ")
+			found = append(found, detail)
+		}
+	}})
+	require.NoError(t, err)
+	require.Equal(t, want, found)
 }

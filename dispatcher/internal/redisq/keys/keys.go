@@ -34,6 +34,7 @@ const (
 	Taken     = ":taken"
 	Tokens    = ":tokens"
 	Expiring  = ":expiring"
+	Unopened  = ":unopened"
 	In        = ":in"
 	Lane      = ":lane"
 	Limits    = ":limits"

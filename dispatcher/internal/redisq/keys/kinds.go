@@ -50,6 +50,7 @@ var Kinds = []Kind{
 	{Taken, "TAKEN", "zset", OfDelivery, "taken.lua", "taken.lua"},
 	{Tokens, "TOKENS", "hash", OfDelivery, "taken.lua", "adopt.lua"},
 	{Expiring, "EXPIRING", "zset", OfDelivery, "expiry.lua", "expiry.lua"},
+	{Unopened, "UNOPENED", "zset", OfDelivery, "settle.lua", "read.lua"},
 	{Done, "DONE", "zset", OfDelivery, "ends.lua", "verdict.lua"},
 	{Dead, "DEAD", "zset", OfDelivery, "ends.lua", "verdict.lua"},
 	{Cancelled, "CANCELLED", "zset", OfDelivery, "ends.lua", "verdict.lua"},

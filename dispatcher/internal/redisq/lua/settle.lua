@@ -2,13 +2,13 @@
 -- needs: common(at_now, by, call, floor, in_chunks, kept_record, lane_of, marked_delivered, num, read_fields, split,
 --   sub, sure, tag), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job), sums(append_pair,
 --   count, sums, write_log), finish(finish), ends(ended, write_ends), order(leave_line), outcome(LEASED, NUMBER,
---   VERDICT, WAIT, class_of, opened, record_success, widen), verdict(fronts, late_marks, not_due, rung_dues,
---   settle_late, settle_leased, written)
+--   VERDICT, WAIT, class_of, opened, record_success, widen), verdict(attempted, fronts, late_marks, not_due, rung_dues,
+--   settle_late, settle_leased, unopened, written)
 --
 -- ARGV[3]   number of entries for :attempts, then of each: number of lines, lines, evidence. Together they have a line for
 --           each outcome
--- ARGV[..]  for each outcome: delivery, verdict (d delivered, r retry, x dead, b back), took ms, status (0: no response),
---           ms (r: wait; b: since when it was ready), number of the attempt (0: there was none), reason (x; else -), meta,
+-- ARGV[..]  for each outcome: delivery, verdict (d delivered, r retry, x dead, b back, w back, and it alone waits for a key),
+--           took ms, status (0: no response), ms (r, w: wait; b: since when it was ready), number of the attempt (0: there was none), reason (x; else -), meta,
 --           excerpt (both empty: nothing for the history), blame, ms of the lease (without an attempt settle needs that very
 --           lease; 0: any). Of a first success with the status 200 only delivery, took ms; with a status from 201 to 499 this
 --           number is -(took ms * 1000 + status). Blame: the ms for which the lane waits; ! before it if the failure counts
@@ -176,6 +176,8 @@ sums.readied = #fronts > 0
 
 in_chunks('ZREM', DUE, not_due)
 in_chunks('ZADD', DUE, rung_dues)
+in_chunks('ZREM', UNOPENED, attempted)
+for _, delivery in ipairs(unopened) do sure('ZADD', UNOPENED, 'NX', at_now, delivery) end
 in_chunks('HSET', MARKS, late_marks)
 write_ends()
 -- The last one handed back goes to the head first, so that the order of the call stays.

@@ -97,7 +97,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Ended = f.at
 	case dispatcher.StatusScheduled, dispatcher.StatusRetrying, dispatcher.StatusReady:
 		d.Due = f.at
-		if word == "due" || word == "rung" {
+		if word == "due" || word == "rung" || word == string(dispatcher.WhySealed) && d.Status != dispatcher.StatusReady {
 			d.WaitingUntil = f.at
 		}
 	}

@@ -185,6 +185,12 @@ func (r *raw) readPlaces() {
 			}
 			continue
 		}
+		if name == "unopened" {
+			for _, z := range cmd.Val() {
+				r.out.Unopened[r.id(z.Member.(string))] = int64(z.Score)
+			}
+			continue
+		}
 		holder, leases := strings.CutPrefix(name, "leases:")
 		place, isPlace := places[name]
 		if !isPlace && !leases {

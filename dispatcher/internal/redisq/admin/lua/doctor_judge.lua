@@ -154,6 +154,7 @@ local function settle_places(delivery, id, record, found)
   if kept ~= 'ready' and kept ~= 'leased' then call('HDEL', MARKS, delivery) end
   if has_ended(kept) then
     call('ZREM', EXPIRING, delivery)
+    call('ZREM', UNOPENED, delivery)
     step_out(id, record)
   end
 end
@@ -209,6 +210,7 @@ local function forget(delivery, id)
   call('HDEL', PROGRESS, delivery)
   call('HDEL', MARKS, delivery)
   call('ZREM', EXPIRING, delivery)
+  call('ZREM', UNOPENED, delivery)
   call('DEL', HISTORY .. delivery)
 end
 
@@ -232,6 +234,9 @@ local function taken(delivery, id)
   end
   if not ends and call('ZSCORE', EXPIRING, delivery) and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
     if report(id, 'expiry', '') then call('ZREM', EXPIRING, delivery) end
+  end
+  if not ends and call('ZSCORE', UNOPENED, delivery) and over_or_none(delivery, name, id, call('HGET', MESSAGES, id)) then
+    if report(id, 'key_wait', '') then call('ZREM', UNOPENED, delivery) end
   end
 end
 

@@ -1,16 +1,16 @@
 -- doctor_walk: read a page of the store and return suspects of faults. It changes nothing. Work continues between
 -- two pages, so each suspect has to be judged.
--- needs: common(body_apart, body_of, call, created_at, expires_at, key_of, lane_of, lanes_of, match, micros, num, sub),
---   subject(token_of), progress(parse_progress), finish(before_due, before_weight, hint_weight), server(server),
+-- needs: common(body_apart, body_of, call, created_at, expires_at, find, key_of, lane_of, lanes_of, match, micros, num,
+--   sub), subject(token_of), progress(parse_progress), finish(before_due, before_weight, hint_weight), server(server),
 --   doctor(args_from, has_ended, how_named, in_line, over_or_none, places_of, readable, unfound, unowned)
 --
 -- ARGV[..] after the arguments of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
---   marks, tokens, expiring, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
---   read), about how many to read; history: deliveries
+--   marks, tokens, expiring, unopened, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
+--   read), about how many to read; history: deliveries; messages: the ids of the caller's keys
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
 --   read, the read elements (else than of ready only their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, o a delivery that its
---   tenant's lists lack, x a member that names no delivery
+--   tenant's lists lack, x a member that names no delivery, k a message whose headers need another key
 local kind, of, cursor, most = ARGV[args_from], ARGV[args_from + 1], ARGV[args_from + 2], tonumber(ARGV[args_from + 3])
 local answer = { micros, before_due, hint_weight(before_weight), '0', server(), 0, 0 }
 local bytes = 0
@@ -82,8 +82,13 @@ end
 
 local zsets = { due = DUE, done = DONE, dead = DEAD, cancelled = CANCELLED, leases = LEASES .. of, taken = TAKEN }
 if kind == 'messages' then
-  local page = scan('HSCAN', MESSAGES)
-  for i = 1, #page, 2 do message(page[i], page[i + 1]) end
+  local page, own = scan('HSCAN', MESSAGES), {}
+  for i = args_from + 4, #ARGV do own[ARGV[i]] = true end
+  for i = 1, #page, 2 do
+    message(page[i], page[i + 1])
+    local key = find(page[i + 1], 'seal1.', 1, true) and match(page[i + 1], 'seal1%.(%x+)%.')
+    if key and not own[key] then report('k', page[i]) end
+  end
 elseif zsets[kind] then
   local page = scan('ZSCAN', zsets[kind])
   for i = 1, #page, 2 do visit(page[i], kind) end
@@ -119,8 +124,8 @@ elseif kind == 'tokens' then
     local lane, id = string.match(page[i], '^([^:]+):(.+)$')
     if not lane or over_or_none(page[i], lane, id, record_of(id)) then report('s', page[i]) end
   end
-elseif kind == 'expiring' then
-  local page = scan('ZSCAN', EXPIRING)
+elseif kind == 'expiring' or kind == 'unopened' then
+  local page = scan('ZSCAN', kind == 'expiring' and EXPIRING or UNOPENED)
   for i = 1, #page, 2 do
     local lane, id = string.match(page[i], '^([^:]+):(.+)$')
     if not lane then report('x', page[i]) elseif over_or_none(page[i], lane, id, record_of(id)) then report('s', page[i]) end

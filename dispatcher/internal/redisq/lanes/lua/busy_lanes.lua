@@ -108,6 +108,13 @@ function look.h(page)
   end
 end
 
+-- Deliveries whose headers no key opens wait alone. They are counted once, with the first page.
+if ARGV[args_from] == 'i0' then
+  held_back.sealed = safely('ZCARD', UNOPENED) or 0
+  local since = tonumber((safely('ZRANGE', UNOPENED, '0', '0', 'WITHSCORES') or NONE)[2])
+  if since and since > 0 and since < SANE then held_since = since end
+end
+
 local hashes, behind = { i = IN, l = LANE, h = HELD }, { i = 'l', l = 'h' }
 while hash and left > 0 do
   local scan = call('HSCAN', hashes[hash], at, 'COUNT', left)

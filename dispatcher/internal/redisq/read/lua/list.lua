@@ -2,8 +2,8 @@
 -- block Redis.
 -- needs: common(call, find, floor, head_of, lane_of, marked_delivered, match, micros, now, num, sets_of, split, sub),
 --   lane_state(lanes, load_lanes), progress(parse_progress, waiting_status), finish(before_due, before_weight,
---   hint_weight), server(server), read(args_from, last_attempt, page_start, precedes, ready_wait_reason, safely,
---   status_of, taken_at, wait_reason)
+--   hint_weight), server(server), read(args_from, due_reason, last_attempt, page_start, precedes, ready_wait_reason,
+--   safely, status_of, taken_at, wait_reason)
 --
 -- ARGV[..] after the arguments of read: index (due, done, dead, cancelled, leases, taken, ready, behind, marks, moved), its instance or
 --   lane or empty (moved: the ms in :known of the last lane), most to answer, score and name of the last one before (empty: from
@@ -149,7 +149,7 @@ local function standing(l, k, i)
   if index == 'behind' then return 'scheduled', 'order ' .. num(before + i - 1) end
   if index == 'ready' then return 'ready', wait_reason(l, ready_wait_reason(l)) end
   local status = waiting_status(texts[k])
-  return status, wait_reason(l, status == 'retrying' and 'rung' or 'due')
+  return status, due_reason(l, reads[k], status)
 end
 
 -- stood reports whether a delivery has not moved since the walk began. It had ended or was taken, nothing became ready since, or

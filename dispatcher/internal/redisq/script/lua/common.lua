@@ -61,6 +61,8 @@
 --   :expiring        zset  <lane>:<id> of each that has not ended and whose message expires, by that ms; half a ms later
 --                          than some time, when it is looked at again, where it had expired and was in flight or too deep in
 --                          a long list to be ended
+--   :unopened        zset  <lane>:<id> of each that waits alone because no key opens the headers of its message, by the ms since
+--                          when: until it ends, or an attempt fails
 --   :in              hash  lane -> "in-flight waiting"; waiting: due, ready and behind. It goes with the last entry of
 --                          :of:<lane>: without one, schedule looks whose the lane is
 --   :lane            hash  lane -> "window fails opened until tat keys slow failing reported": until in ms, tat (when the rate
@@ -120,7 +122,7 @@ local LEASES, MARKS, PROGRESS, HISTORY = tag .. ':leases:', tag .. ':marks', tag
 local DONE, CANCELLED, DEAD, SEEN = tag .. ':done', tag .. ':cancelled', tag .. ':dead', tag .. ':seen'
 local PULLS, SHELF, TENANT, OWNERS = tag .. ':pulls', tag .. ':of:', tag .. ':tenant:', tag .. ':owners'
 local TAKEN, TOKENS = tag .. ':taken', tag .. ':tokens'
-local EXPIRING = tag .. ':expiring'
+local EXPIRING, UNOPENED = tag .. ':expiring', tag .. ':unopened'
 local LANES, PARKED, IN, LANE = tag .. ':lanes', tag .. ':parked', tag .. ':in', tag .. ':lane'
 local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. ':names', tag .. ':behind:'
 local BODIES, STAGED, SUBJECTS, SUBJECT = tag .. ':bodies', tag .. ':staged', tag .. ':subjects', tag .. ':subject:'

@@ -37,6 +37,7 @@ local function drop_delivery(delivery, id, record) -- rare
   sure('HDEL', PROGRESS, delivery)
   sure('HDEL', TOKENS, delivery)
   sure('ZREM', EXPIRING, delivery)
+  sure('ZREM', UNOPENED, delivery)
   unshelve(sub(delivery, 1, -#id - 2))
   sure('DEL', HISTORY .. delivery)
   sure('HDEL', FAN, id)
@@ -135,17 +136,19 @@ local function write_ends()
   end
   if #ended.done + #ended.cancelled + #ended.dead > 0 then
     if sums.leased == nil then
-      sums.leased = call('EXISTS', TOKENS, EXPIRING, JOBS) > 0 -- mostly none exists, so this is one call
+      sums.leased = call('EXISTS', TOKENS, EXPIRING, JOBS, UNOPENED) > 0 -- mostly none exists, so this is one call
       sums.timed = sums.leased and sure('ZCARD', EXPIRING) > 0
+      sums.unopened = sums.leased and sure('ZCARD', UNOPENED) > 0
       sums.sent = sums.leased and now < (tonumber(sure('HGET', JOBS, 'sent') or 0) or 0) + 86400000 -- a job counts the ends of one day
       sums.leased = sums.leased and call('HLEN', TOKENS) > 0
     end
     local over = {}
-    for _, list in ipairs((sums.leased or sums.timed) and { ended.done, ended.cancelled, ended.dead } or NONE) do
+    for _, list in ipairs((sums.leased or sums.timed or sums.unopened) and { ended.done, ended.cancelled, ended.dead } or NONE) do
       for i = 2, #list, 2 do over[#over + 1] = list[i] end
     end
     if sums.leased then in_chunks('HDEL', TOKENS, over) end -- the last leases of the ended deliveries
     if sums.timed then in_chunks('ZREM', EXPIRING, over) end
+    if sums.unopened then in_chunks('ZREM', UNOPENED, over) end
   end
   in_chunks('ZADD', DONE, ended.done)
   in_chunks('ZADD', CANCELLED, ended.cancelled)

@@ -39,6 +39,7 @@
 --   taken      leased     adopt         its consumer reports an outcome                           none
 --   leased     done       settle        the attempt succeeded, or a late one had                  d, delivered
 --   leased     due        settle        the attempt failed, and the ladder has a next rung        r
+--                                       or no key opens the headers of its message                b
 --   leased     ready      settle        it is handed back                                         b
 --   leased     dead       settle        the attempt failed for good, or its endpoint is disabled  x, dead disabled, dead expired
 --   leased     cancelled  settle        it is marked as cancelled, or its endpoint is deleted     cancelled

@@ -64,6 +64,11 @@ local function wait_reason(l, why)
   return why
 end
 
+-- due_reason returns the reason why a delivery waits for its time.
+local function due_reason(l, delivery, status)
+  return wait_reason(l, safely('ZSCORE', UNOPENED, delivery) and 'sealed' or status == 'retrying' and 'rung' or 'due')
+end
+
 -- status_of returns the status of a delivery, the first one that applies. It also returns the time in ms of the end, of the
 -- next attempt or of the claim, 0 for none. Last is the reason why the delivery waits, empty for none.
 local function status_of(delivery, l, id, record)
@@ -80,7 +85,7 @@ local function status_of(delivery, l, id, record)
   if at and deleted then return 'cancelled', 0, '' end
   if at then
     local status = waiting_status(call('HGET', PROGRESS, delivery))
-    return status, at, wait_reason(l, status == 'retrying' and 'rung' or 'due')
+    return status, at, due_reason(l, delivery, status)
   end
   for _, key in ipairs(lease_keys()) do
     at = safely('ZSCORE', key, delivery)

@@ -9,6 +9,7 @@
 -- Lists that settle writes: due times and deliveries; the places in ARGV of the outcomes that are handed back; deliveries and
 -- their marks; deliveries that are not due any more.
 local rung_dues, fronts, late_marks, not_due = {}, {}, {}, {}
+local unopened, attempted = {}, {} -- deliveries that wait for a key; deliveries that were attempted, and so wait for none
 local written = 0 -- successes that settle_late has written already
 
 -- length_without_excerpt returns the length of an entry of :history up to its excerpt, nil if it is malformed.
@@ -84,7 +85,7 @@ local function end_by_mark(mark, i, text)
     local status = end_marked(delivery, mark, math.max((parse_progress(text)), tonumber(ARGV[i + NUMBER])))
     if status == 'cancelled' then count(status, 1) end -- settle counts the delivered ones
   end
-  if verdict ~= 'b' then
+  if verdict ~= 'b' and verdict ~= 'w' then
     write_progress(i, text, '-')
     remember(i, 0)
   end
@@ -123,11 +124,19 @@ local function settle_leased(i, l, text, mark) -- rare
     l.waiting = l.waiting + 1
     return '1', false
   end
+  if verdict == 'w' then
+    count(waiting_status(text), 1)
+    append_pair(rung_dues, num(ceil_now + tonumber(ARGV[i + WAIT])), delivery)
+    unopened[#unopened + 1] = delivery
+    l.waiting = l.waiting + 1
+    return '1', false
+  end
   local due, over
   if verdict == 'r' then due, over = waits_until(i, text) end
   if due and not over then
     count(write_progress(i, text, '-'), 1)
     append_pair(rung_dues, num(due), delivery)
+    attempted[#attempted + 1] = delivery
     l.waiting = l.waiting + 1
     remember(i, due)
     return '1', false, due

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"net/url"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -339,7 +340,17 @@ func attemptLine(a dispatcher.Attempted) string {
 		answer = fmt.Sprint(a.Attempt.Status)
 	}
 	return fmt.Sprintf("%s  %s  %s  attempt %d  %s in %s  %s",
-		ended.Format(show.Clock), a.ID.Message, cmp.Or(a.Host, string(a.ID.Lane)), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
+		ended.Format(show.Clock), a.ID.Message, called(a), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
+}
+
+// called returns what an attempt called: host and path, because the endpoints of one merchant mostly
+// share the host. It leaves the query out, which may have a token. A queue has neither.
+func called(a dispatcher.Attempted) string {
+	u, err := url.Parse(cmp.Or(a.Attempt.URL, a.URL))
+	if err != nil || u.Host == "" {
+		return cmp.Or(a.Host, string(a.ID.Lane))
+	}
+	return u.Host + u.Path
 }
 
 // nextStep returns the state of the delivery after the attempt, in words.

@@ -324,6 +324,11 @@ func TestAnAttemptReadsAsALine(t *testing.T) {
 	a.Attempt.Verdict, a.Reason, a.Attempt.Error = dispatcher.Dead, dispatcher.ReasonExhausted, "connection refused"
 	require.Equal(t, "03:04:05.678  order_17  shop.example  attempt 2  connect in 500µs  dead, exhausted: connection refused", attemptLine(a))
 
+	a.URL = "https://shop.example/hooks/eu?token=t"
+	require.Contains(t, attemptLine(a), "  shop.example/hooks/eu  attempt 2", "other endpoints of the host have other paths")
+	a.Attempt.URL = "https://shop.example/hooks/us"
+	require.Contains(t, attemptLine(a), "  shop.example/hooks/us  attempt 2", "the endpoint's own URL")
+
 	taken := dispatcher.Attempted{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "order_17"}, Attempt: dispatcher.Attempt{Number: 1, At: at, Verdict: dispatcher.Delivered}}
 	require.Equal(t, "03:04:05.678  order_17  q_orders  attempt 1  taken in 0s  delivered", attemptLine(taken))
 }

@@ -17,16 +17,13 @@ import (
 )
 
 func newDead(s world) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "List, replay or purge dead deliveries",
-		Long: `A delivery is dead if its last attempt failed, if it expired, or if its endpoint was
-disabled. It is stored for DEAD_RETENTION, and can be replayed.`,
-		Example: `  hookladder dead list --destination shop-42
-  hookladder dead replay --destination shop-42 --rate 200/s`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := newDeadList(s) // without a word behind it, it lists
+	cmd.Use, cmd.Short = "dead", "List, replay or purge dead deliveries"
+	cmd.Long = `Lists dead deliveries, as "hookladder dead list" does. A delivery is dead if its last
+attempt failed, if it expired, or if its endpoint was disabled. It is stored for
+DEAD_RETENTION, and can be replayed.`
+	cmd.Example = `  hookladder dead --destination shop-42
+  hookladder dead replay --destination shop-42 --rate 200/s`
 	cmd.AddCommand(newDeadList(s), newDeadReplay(s), newDeadPurge(s))
 	return cmd
 }
@@ -294,16 +291,13 @@ func (j *jobCommand) question(survey wire.Survey) string {
 }
 
 func newJobs(s world) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "jobs",
-		Short: "List, show, stop and resume jobs, which change many deliveries",
-		Long: `A job replays, cancels or purges the deliveries that match a filter. It runs on the
-server. If its instance dies, another instance continues. Jobs are stored for 7 days.`,
-		Example: `  hookladder jobs list
-  hookladder jobs stop job_7`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := newJobsList(s) // without a word behind it, it lists
+	cmd.Use, cmd.Short = "jobs", "List, show, stop and resume jobs, which change many deliveries"
+	cmd.Long = `Lists jobs, as "hookladder jobs list" does. A job replays, cancels or purges the
+deliveries that match a filter. It runs on the server. If its instance dies, another
+instance continues. Jobs are stored for 7 days.`
+	cmd.Example = `  hookladder jobs
+  hookladder jobs stop job_7`
 	cmd.AddCommand(newJobsList(s), newJobsShow(s),
 		oneJob(s, (*client.Client).StopJob, &cobra.Command{
 			Use:     "stop <job>",

@@ -20,9 +20,12 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// errNotValid sets the exit code if a receiver should refuse the callback, or if the
-// receiver's code is wrong. The report was printed.
-var errNotValid = errors.New("not valid")
+// These set the exit code. The report was printed.
+var (
+	errNotValid = errors.New("not valid") // a receiver should refuse the callback, or its code is wrong
+	errComputed = errors.New("the callback is valid, and your code's value is not its signature")
+	errCompared = errors.New("the callback is valid, and so is your code's value: see how it compares them")
+)
 
 // verifyFlags are the flags of verify.
 type verifyFlags struct {
@@ -73,10 +76,10 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			} else {
 				printReport(cmd.OutOrStdout(), r)
 			}
-			if err == nil && (!r.Valid || len(r.Findings) > 0) {
-				err = errNotValid
+			if err != nil {
+				return err
 			}
-			return err
+			return verdict(r, f.computed != "")
 		},
 	}
 	flags := cmd.Flags()
@@ -208,6 +211,19 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", name, most)
 	}
 	return text, err
+}
+
+// verdict returns the error that sets the exit code, nil if nothing is wrong.
+func verdict(r inspect.Report, computed bool) error {
+	switch {
+	case r.Valid && len(r.Findings) == 0:
+		return nil
+	case !r.Valid || !computed:
+		return errNotValid
+	case r.Findings[len(r.Findings)-1].Cause == inspect.ComputedRight:
+		return errCompared
+	}
+	return errComputed
 }
 
 // printReport prints a sentence for each finding, with its cure below.

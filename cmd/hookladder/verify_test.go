@@ -68,6 +68,10 @@ func TestVerifyTakesACallbackByFlags(t *testing.T) {
 	got = command(t, nil, body, append(flags, "--body-file", "-", "--computed", "sha256=00")...)
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, "valid: signed with this secret as github\n  signature_malformed: your code's value is not what github has")
+	require.Equal(t, "hookladder: the callback is valid, and your code's value is not its signature\n", got.err)
+	got = command(t, nil, body, append(flags, "--body-file", "-", "--computed", sign.Sign("", time.Now(), []byte(body)))...)
+	require.Equal(t, exitFailed, got.code)
+	require.Equal(t, "hookladder: the callback is valid, and so is your code's value: see how it compares them\n", got.err)
 }
 
 func TestVerifyJudgesTheTimeOfTheCallback(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
@@ -53,6 +54,24 @@ func mustRows(t *testing.T, conn *pgx.Conn) []kept {
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[kept])
 	require.NoError(t, err)
 	return all
+}
+
+// A person who pipes it into psql looks at each line that psql prints.
+func TestTheSchemaIsAppliedWithoutANotice(t *testing.T) {
+	config, err := pgx.ParseConfig(pgtest.New(t))
+	require.NoError(t, err)
+	var notices []string
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { notices = append(notices, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for range 2 {
+		mustExec(t, conn, outbox.Schema())
+		require.Empty(t, notices)
+	}
+	var level string
+	require.NoError(t, conn.QueryRow(t.Context(), "show client_min_messages").Scan(&level))
+	require.Equal(t, "notice", level, "the session is as it was")
 }
 
 func TestAMessageExistsIfTheTransactionCommits(t *testing.T) {

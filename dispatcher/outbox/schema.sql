@@ -8,6 +8,9 @@
 --   grant select on hookladder_relay to shop;
 -- The other columns belong to the relay.
 
+-- What exists already, or does not exist yet, is no news.
+set client_min_messages = warning;
+
 -- Messages that wait for the relay. It deletes them after they are accepted.
 create table if not exists hookladder_outbox (
     seq      bigint generated always as identity primary key,
@@ -121,3 +124,5 @@ begin
     return named;
 end
 $$;
+
+reset client_min_messages;

@@ -33,7 +33,9 @@ attempt, but it never loses a delivery.
 With --seal it first encrypts, with the first ENCRYPTION_KEY, each endpoint that is not
 encrypted with it yet, and prints its id. It trusts the endpoints that were stored
 without a key, so check these before, and run it once. It also encrypts the headers of
-messages. Do not remove their old key before, or these messages wait.
+messages, and with ARCHIVE_URL what the archive has of unfinished and dead deliveries.
+The exit code is 1 if something still needs an older key. Do not remove that key before,
+or these messages wait.
 
 With --accept-loss it only accepts that the store lost data. It does so only if data was
 lost, reports the loss, and requires --yes. With an archive, from which hookladder
@@ -286,7 +288,8 @@ Finished deliveries are not sent again, except deliveries that finished after th
 the archive. It reports the time of that end. Until restore has ended, the part that it
 restores accepts no messages and attempts nothing. You may stop it at any time, even with
 kill -9. Run it again, and it continues. If no data was lost, it does nothing and exits
-with 0.
+with 0. The exit code is 1 if no key of ENCRYPTION_KEY opens some of the data: they are
+restored, and wait for their key.
 
 With --into-running it adds data of the archive that Redis does not have, such as data
 of the last second before a crash. It requires that an instance archives in the meantime.

@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -147,4 +149,99 @@ func TestWhatRedisLostOfItsLastSecondComesBack(t *testing.T) {
 	reported := func() int { return strings.Count(i.log(), "the store lost its newest data") }
 	eventually(t, "told", func() bool { return reported() > 0 }) // behind the rows
 	require.Equal(t, 1, reported(), i.log())
+}
+
+// A key is rotated by the book, the old one is gone, and then Redis is lost.
+func TestWhatIsRestoredAfterARotationNeedsNoOldKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := pgtest.New(t)
+	with := func(keys string) []string { return []string{"ARCHIVE_URL=" + url, "ENCRYPTION_KEY=" + keys} }
+	run := func(keys string, args ...string) result {
+		return mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, with(keys))...), "", args...)
+	}
+	i := w.serve(with(firstKey)...)
+	i.endpoint("/e", wire.Endpoint{UID: "shop"})
+	note := map[string]string{"x-note": "sealed"}
+	i.publish(wire.Message{ID: "url", URL: w.receiver.URL(0), Delay: hour, Headers: note})
+	i.publish(wire.Message{ID: "shop", Endpoint: "shop", Delay: hour, Headers: note})
+	mustRows(t, url, "select id from hookladder.open order by id", "shop", "url")
+	require.Zero(t, i.stop())
+	i = w.serve(with(secondKey + " " + firstKey)...)
+	got := mustRun(t, kit.Environ("", w.secret, append(slices.Clone(w.settings), "ENCRYPTION_KEY="+secondKey+" "+firstKey)...), "", "doctor", "--seal")
+	require.Equal(t, exitFailed, got.code, got.out)
+	require.Contains(t, got.err, "this store has an archive, and ARCHIVE_URL is not set")
+	got = run(secondKey+" "+firstKey, "doctor", "--seal")
+	require.Equal(t, exitOK, got.code, got.out+got.err)
+	require.Contains(t, got.err, "sealed the headers of 2 messages in the archive")
+	require.Zero(t, i.stop())
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+
+	got = run(secondKey, "restore")
+	require.Equal(t, exitOK, got.code, got.out+got.err)
+	require.Contains(t, got.out, "restored 2 unfinished deliveries and 1 endpoints")
+	i = w.serve(with(secondKey)...)
+	for _, id := range []string{"url", "shop"} {
+		_, err := i.Retry(t.Context(), id, "")
+		require.NoError(t, err)
+		i.until(id, "delivered")
+		require.Equal(t, "sealed", w.receiver.arrivals(id)[0].header.Get("X-Note"))
+	}
+}
+
+// A key that is gone for good must not hold up what needs no key.
+func TestARestoredMessageWithoutItsKeyWaitsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url, file := pgtest.New(t), filepath.Join(t.TempDir(), "key")
+	run := func(keys string, args ...string) result {
+		return mustRun(t, kit.Environ("", w.secret, slices.Concat(w.settings, []string{"ARCHIVE_URL=" + url, "ENCRYPTION_KEY=" + keys})...), "", args...)
+	}
+	i := w.serve("ARCHIVE_URL="+url, "ENCRYPTION_KEY="+firstKey)
+	locked := []string{"l1", "l2", "l3"}
+	for _, id := range locked {
+		i.publish(wire.Message{ID: id, URL: w.receiver.URL(0), Delay: hour, Headers: map[string]string{"x-note": "sealed"}})
+	}
+	mustRows(t, url, "select id from hookladder.open order by id", locked...)
+	i.Kill()
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	for _, args := range [][]string{{"restore", "--dry-run"}, {"restore"}} {
+		got := run(secondKey, args...)
+		require.Equal(t, exitFailed, got.code, got.out)
+		require.Contains(t, got.err, "no key of ENCRYPTION_KEY opens the headers of 3 deliveries, and 0 endpoints")
+	}
+
+	mustWrite(t, file, secondKey)
+	i = w.serve("ARCHIVE_URL="+url, "ENCRYPTION_KEY_FILE="+file)
+	i.troubled = true
+	i.says("headers of messages can't be opened: those that are not finished wait alone")
+	for _, id := range locked {
+		_, err := i.Retry(t.Context(), id, "")
+		require.NoError(t, err)
+	}
+	for _, id := range locked {
+		i.untilIt(id, "waits for its key", func(d wire.Delivery) bool { return d.WaitingFor == "sealed" && d.Attempts == 0 })
+	}
+	for n := range 20 {
+		i.publish(wire.Message{ID: fmt.Sprint("m", n), URL: w.receiver.URL(0)})
+	}
+	for n := range 20 {
+		i.until(fmt.Sprint("m", n), "delivered")
+	}
+	for _, id := range locked {
+		require.Empty(t, w.receiver.arrivals(id))
+	}
+	got := run(secondKey, "doctor")
+	require.Equal(t, exitFailed, got.code)
+	require.Contains(t, got.out, "no key of ENCRYPTION_KEY decrypts the headers of messages")
+	require.Contains(t, got.out, "3 messages")
+
+	mustWrite(t, file, secondKey+" "+firstKey)
+	i.hangUp(readAnew, 1)
+	for _, id := range locked {
+		require.Equal(t, 1, i.until(id, "delivered").Attempts, "no rung was spent")
+	}
+	got = run(secondKey+" "+firstKey, "doctor", "--seal")
+	require.Equal(t, exitOK, got.code, got.out+got.err)
+	require.Equal(t, exitOK, run(secondKey, "doctor").code)
 }

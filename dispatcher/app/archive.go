@@ -1,10 +1,12 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
@@ -37,4 +39,61 @@ func newArchiver(store *redisq.Store, e *engine.Engine, notify func(dispatcher.N
 
 func archiveOptions(o Options) postgres.Options {
 	return postgres.Options{URL: o.Archive.URL, Project: o.Project, Bodies: o.Archive.Bodies, Log: o.Log}
+}
+
+// Timeouts of the archive for reading the store's log.
+const (
+	archivedWithin    = 2 * time.Minute
+	archivedPollEvery = 200 * time.Millisecond
+	archivedAsk       = 5 * time.Second // interval of the requests to instances
+)
+
+// awaitArchive waits until the archive has everything that the store has logged so far. It reports
+// whether it has, and calls progress while it waits. Without an archive there is nothing to wait for.
+func awaitArchive(ctx context.Context, store *redisq.Store, progress func()) (all bool, err error) {
+	source := feed.New(store)
+	if !store.Conn().Archives() {
+		return true, nil // no instance has ever archived this store
+	}
+	in := source.All()
+	states, err := source.States(ctx, in)
+	if err != nil {
+		return false, err
+	}
+	until := map[int]archive.Position{}
+	for _, s := range states {
+		until[s.Partition] = s.Last
+	}
+	within := archivedWithin
+	if store.Polls() { // instances can't be notified
+		within += archiver.PollEvery(len(in))
+	}
+	asked := time.Time{}
+	for began := time.Now(); ; {
+		behind := false
+		for _, s := range states {
+			behind = behind || until[s.Partition].After(s.At)
+		}
+		if !behind {
+			return true, nil
+		}
+		if time.Since(began) > within {
+			return false, nil
+		}
+		progress()
+		if time.Since(asked) > archivedAsk {
+			if err := source.Ask(ctx); err != nil {
+				return false, err
+			}
+			asked = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(archivedPollEvery):
+		}
+		if states, err = source.States(ctx, in); err != nil {
+			return false, err
+		}
+	}
 }

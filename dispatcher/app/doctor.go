@@ -15,6 +15,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
@@ -115,6 +117,77 @@ func SealMessages(ctx context.Context, o Options, fail func(err error)) (sealed 
 		return err
 	})
 	return sealed, err
+}
+
+// SealedArchive is the result of SealArchive.
+type SealedArchive struct {
+	Sealed    int // messages whose headers were encrypted again
+	Left      int // messages whose headers no key decrypts
+	Endpoints int // endpoints that the archive still has as they were encrypted before
+}
+
+// errNoArchiveURL reports that the store has an archive that this command does not know.
+var errNoArchiveURL = errors.New("this store has an archive, and ARCHIVE_URL is not set: run this with it too, or what the archive has still needs the older keys")
+
+// SealArchive does what SealMessages does in the archive, for each message that a restore could put
+// back into the store. It comes after SealEndpoints and SealMessages, and first waits until the
+// archive has all of the log: an instance may have read a record before that was changed. wait is
+// called while it waits.
+func SealArchive(ctx context.Context, o Options, wait func()) (out SealedArchive, err error) {
+	err = withStore(ctx, o, func(store *redisq.Store) error {
+		switch {
+		case o.Archive.URL == "" && store.Conn().Archives():
+			return errNoArchiveURL
+		case o.Archive.URL == "":
+			return nil
+		}
+		vault, err := postgres.OpenVault(ctx, archiveOptions(o))
+		if errors.Is(err, postgres.ErrNothing) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("ARCHIVE_URL: %w", err)
+		}
+		defer vault.Close()
+		out, err = sealArchive(ctx, store, vault, o, wait)
+		return err
+	})
+	return out, err
+}
+
+func sealArchive(ctx context.Context, store *redisq.Store, vault *postgres.Vault, o Options, wait func()) (out SealedArchive, err error) {
+	all, err := awaitArchive(ctx, store, wait)
+	if err == nil && !all {
+		err = errors.New("the archive does not take in the store's log, so it may still get records that need the older keys: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
+	}
+	if err != nil {
+		return out, err
+	}
+	release, err := vault.Lock(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer release()
+	now, err := vault.Ends(ctx, nil)
+	if err != nil {
+		return out, err
+	}
+	box, keep := store.Endpoints.Box(), o.Engine.Keep
+	sealed, err := vault.SealHeads(ctx, now.Now.Add(-keep.Dead), keep.DeadMax, func(id string, head []byte) ([]byte, error) {
+		record, err := codec.SealRecord(id, string(head), box)
+		return []byte(record), err
+	})
+	out.Sealed, out.Left = sealed.Sealed, sealed.Left
+	if err != nil {
+		return out, err
+	}
+	list, _, err := vault.Endpoints(ctx)
+	for i := range list {
+		if !list[i].Deleted && endpoints.SealedBy(string(list[i].Record)) != box.First() {
+			out.Endpoints++
+		}
+	}
+	return out, err
 }
 
 // withStore opens the store of the options, calls do, and closes the store. Instances may work

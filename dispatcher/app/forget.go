@@ -9,10 +9,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 )
 
@@ -238,60 +236,13 @@ func (w *forgetting) erase(ctx context.Context, open, all []dispatcher.DeliveryI
 	return nil
 }
 
-// Timeouts of the archive for reading the store's log.
-const (
-	archivedWithin    = 2 * time.Minute
-	archivedPollEvery = 200 * time.Millisecond
-	archivedAsk       = 5 * time.Second // interval of the requests to instances
-)
-
 // archived waits until the archive has everything that the store has logged.
 func (w *forgetting) archived(ctx context.Context) error {
-	source := feed.New(w.store)
-	if !w.store.Conn().Archives() {
-		return nil // no instance has ever archived this store
+	all, err := awaitArchive(ctx, w.store, func() { w.o.Progress(ForgetStep{Phase: "wait"}) })
+	if err == nil && !all {
+		err = errors.New("the archive does not take in the store's log, so it would know forgotten messages again: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
 	}
-	all := source.All()
-	states, err := source.States(ctx, all)
-	if err != nil {
-		return err
-	}
-	until := map[int]archive.Position{}
-	for _, s := range states {
-		until[s.Partition] = s.Last
-	}
-	within := archivedWithin
-	if w.store.Polls() { // instances can't be notified
-		within += archiver.PollEvery(len(all))
-	}
-	asked := time.Time{}
-	for began := time.Now(); ; {
-		behind := false
-		for _, s := range states {
-			behind = behind || until[s.Partition].After(s.At)
-		}
-		if !behind {
-			return nil
-		}
-		if time.Since(began) > within {
-			return errors.New("the archive does not take in the store's log, so it would know forgotten messages again: see that an instance with ARCHIVE_URL runs and PostgreSQL answers, then run this again")
-		}
-		w.o.Progress(ForgetStep{Phase: "wait"})
-		if time.Since(asked) > archivedAsk {
-			if err := source.Ask(ctx); err != nil {
-				return err
-			}
-			asked = time.Now()
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(archivedPollEvery):
-		}
-		if states, err = source.States(ctx, all); err != nil {
-			return err
-		}
-	}
+	return err
 }
 
 func (w *forgetting) inArchive(ctx context.Context) error {

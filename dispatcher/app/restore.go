@@ -14,6 +14,9 @@ import (
 // Restored is the result of a restore.
 type Restored = restorer.Report
 
+// RestoredSealed counts restored data that no key opens.
+type RestoredSealed = restorer.Sealed
+
 // LostEndpoint is an endpoint that is missing, although its deliveries were restored.
 type LostEndpoint = restorer.LostEndpoint
 

@@ -26,6 +26,10 @@ type Target interface {
 	// PutEndpoints restores endpoints, except deleted ones, and paused lanes. It returns
 	// how many were missing.
 	PutEndpoints(ctx context.Context, endpoints []Endpoint, holds []PausedLane) (int, error)
+	// OpensEndpoint reports whether the store has the key of an endpoint's record.
+	OpensEndpoint(e *Endpoint) bool
+	// Opens reports whether the store has the key of the headers of a delivery's message.
+	Opens(o *Open) bool
 	// PutKnown restores known ids, so that a repeat of one is a duplicate.
 	PutKnown(ctx context.Context, known []Known) error
 	// Put restores unfinished deliveries, ordered by Pos. It returns one result for each.

@@ -40,7 +40,7 @@ update hookladder.position p set
   holder = $1, until = clock_timestamp() + make_interval(secs => $6::float8), epoch = want.epoch,
   ms = case when other then want.ms else p.ms end,
   seq = case when other then want.seq else p.seq end,
-  left_last = case when other and p.epoch <> '' then coalesce(p.left_last, p.last) else p.left_last end,
+  left_last = case when other and p.epoch <> '' then coalesce(p.left_last, greatest(p.last, p.ms << 20)) else p.left_last end,
   left_gap = case when other and p.epoch <> '' and p.left_last is null then p.gap_ms else p.left_gap end,
   began = case when other then now() else p.began end,
   walk_ms = case when other then null else p.walk_ms end,

@@ -68,7 +68,7 @@ func (v *Vault) Home(ctx context.Context) (id string, epochs map[int]string, err
 
 const sever = `
 update hookladder.position set
-  left_last = coalesce(left_last, last), left_gap = case when left_last is null then gap_ms else left_gap end,
+  left_last = coalesce(left_last, greatest(last, ms << 20)), left_gap = case when left_last is null then gap_ms else left_gap end,
   epoch = '', holder = null, until = null
 where partition >= 0 and epoch <> '' and epoch <> all ($1::text[])`
 

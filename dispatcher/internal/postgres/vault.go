@@ -103,15 +103,16 @@ func (v *Vault) Lock(ctx context.Context) (release func(), err error) {
 }
 
 // archivedUntil selects how far a partition was archived when it was lost, even if its new data
-// are archived already.
+// are archived already. The position in the log counts too, because lines that are no event, as
+// changes of endpoints, move only that.
 const archivedUntil = `
 with lost as (
-  select coalesce(left_last, last) as last, case when left_last is null then gap_ms else left_gap end as gap
+  select coalesce(left_last, greatest(last, ms << 20)) as last, case when left_last is null then gap_ms else left_gap end as gap
   from hookladder.position
-  where partition >= 0 and coalesce(left_last, last) > 0 and (left_last is not null or epoch <> '' and epoch <> all ($1::text[]))
+  where partition >= 0 and coalesce(left_last, greatest(last, ms << 20)) > 0 and (left_last is not null or epoch <> '' and epoch <> all ($1::text[]))
 )
 select coalesce(min(lost.last), every.last, 0) >> 20, coalesce(max(lost.last), every.last, 0) >> 20, coalesce(max(lost.gap), 0), now()
-from lost right join (select max(last) from hookladder.position where partition >= 0) as every (last) on true
+from lost right join (select max(greatest(last, ms << 20)) from hookladder.position where partition >= 0) as every (last) on true
 group by every.last`
 
 // Ends returns when the lost partitions were archived last, by the store's clock. A
@@ -250,19 +251,22 @@ func (v *Vault) Known(ctx context.Context, since time.Time, most int) iter.Seq2[
 	})
 }
 
+// deadRows are the deliveries that died since $1 and were not resent, each with its message m.
+const deadRows = `
+from hookladder.event o
+join lateral (
+	select created, head, body from hookladder.message m where m.id = o.id and m.head is not null order by created desc limit 1
+) m on true
+where o.kind = 'x' and o.at >= $1 and o.month >= $2
+	and not exists (select from hookladder.event e where e.id = o.id and e.lane = o.lane and e.partition = o.partition and e.pos > o.pos)
+	and not exists (select from hookladder.open p where p.id = o.id and p.lane = o.lane)
+order by o.at desc limit $3`
+
 // Dead reads the deliveries that died since then and were not resent, newest first, at most
 // most.
 func (v *Vault) Dead(ctx context.Context, since time.Time, most int) iter.Seq2[archive.DeadOne, error] {
 	text := `select o.id, o.lane, o.partition, '', m.created, o.pos, null::timestamptz, o.n, o.n, 0, null::timestamptz, o.topic, o.tenant, o.subject,
-			m.head, m.body, o.at, o.reason, o.status
-		from hookladder.event o
-		join lateral (
-			select created, head, body from hookladder.message m where m.id = o.id and m.head is not null order by created desc limit 1
-		) m on true
-		where o.kind = 'x' and o.at >= $1 and o.month >= $2
-			and not exists (select from hookladder.event e where e.id = o.id and e.lane = o.lane and e.partition = o.partition and e.pos > o.pos)
-			and not exists (select from hookladder.open p where p.id = o.id and p.lane = o.lane)
-		order by o.at desc limit $3`
+			m.head, m.body, o.at, o.reason, o.status ` + deadRows
 	q := vaultQuery{"read the dead", text, []any{since, monthOf(since).first(), most}}
 	return stream(ctx, v, q, func(row pgx.CollectableRow) (d archive.DeadOne, err error) {
 		var reason *string

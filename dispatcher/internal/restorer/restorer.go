@@ -65,12 +65,19 @@ type Report struct {
 	Dead      [archive.Puts]int64
 	Refused   []string // the first ids with PutConflict or PutUnreadable
 	Lost      []LostEndpoint
+	Sealed    Sealed
 
 	Nothing bool // nothing was lost, so nothing was done
 
 	Behind bool // the store's log is not archived completely, so data of its present epochs were not restored
 
 	archive.Ends // later events are unknown
+}
+
+// Sealed counts restored data that wait because the store lacks their key.
+type Sealed struct {
+	Endpoints  int   // that the archive has; nothing is sent to them
+	Deliveries int64 // unfinished and dead ones whose message has headers that no key opens
 }
 
 // LostEndpoint is an endpoint that neither the store nor the archive has. Its deliveries
@@ -146,6 +153,7 @@ func findLoss(ctx context.Context, o Options) (bool, error) {
 func (r *Report) detail() map[string]any {
 	return map[string]any{
 		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutExists],
+		"sealed_endpoints": r.Sealed.Endpoints, "sealed_deliveries": r.Sealed.Deliveries,
 		"refused": r.Open[archive.PutConflict] + r.Open[archive.PutUnreadable], "lost_endpoints": len(r.Lost), "dead": r.Dead[archive.PutNew], "archived_until": r.First,
 	}
 }
@@ -169,8 +177,31 @@ func (w *restoreRun) count(ctx context.Context) error {
 			w.report.Endpoints++
 		}
 	}
-	w.report.Open[archive.PutNew], err = w.from.CountOpen(ctx, w.epochs)
-	return err
+	w.noteEndpoints(list)
+	for o, err := range w.from.Open(ctx, w.epochs) {
+		if err != nil {
+			return err
+		}
+		w.report.Open[archive.PutNew]++
+		w.noteSealed(archive.PutNew, &o)
+	}
+	return nil
+}
+
+// noteEndpoints counts endpoints that the store can't open.
+func (w *restoreRun) noteEndpoints(list []archive.Endpoint) {
+	for i := range list {
+		if e := &list[i]; !e.Deleted && !w.to.OpensEndpoint(e) {
+			w.report.Sealed.Endpoints++
+		}
+	}
+}
+
+// noteSealed counts a restored delivery whose message the store can't open.
+func (w *restoreRun) noteSealed(p archive.Put, o *archive.Open) {
+	if p == archive.PutNew && !w.to.Opens(o) {
+		w.report.Sealed.Deliveries++
+	}
 }
 
 // all restores in the order of dependencies. No attempt is made before all data are there,
@@ -200,6 +231,7 @@ func (w *restoreRun) endpoints(ctx context.Context) error {
 		return err
 	}
 	holds = slices.DeleteFunc(holds, func(h archive.PausedLane) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store has newer data
+	w.noteEndpoints(list)
 	w.o.Progress(Step{Phase: "endpoints", Of: int64(len(list))})
 	for done := 0; len(list) > 0 || len(holds) > 0; {
 		some := list[:min(len(list), page)]
@@ -247,6 +279,7 @@ func (w *restoreRun) open(ctx context.Context) error {
 		}
 		for i, p := range puts {
 			w.note(&w.report.Open, p, some[i].ID)
+			w.noteSealed(p, &some[i])
 		}
 		done += int64(len(some))
 		w.o.Progress(Step{Phase: "open", Done: done, Of: max(of, done)})
@@ -274,6 +307,7 @@ func (w *restoreRun) dead(ctx context.Context) error {
 		}
 		for i, p := range puts {
 			w.note(&w.report.Dead, p, some[i].ID)
+			w.noteSealed(p, &some[i].Open)
 		}
 		done += int64(len(some))
 		w.o.Progress(Step{Phase: "dead", Done: done})

@@ -30,6 +30,7 @@ type vault struct {
 	notes     []map[string]any
 	since     []time.Time
 	severed   bool
+	dry       bool // a dry run reads it, which changes nothing
 	away      bool // it takes no note
 }
 
@@ -67,7 +68,7 @@ func (v *vault) CountOpen(_ context.Context, but []string) (n int64, err error) 
 }
 
 func (v *vault) Open(_ context.Context, but []string) iter.Seq2[archive.Open, error] {
-	if !v.severed {
+	if !v.severed && !v.dry {
 		return func(yield func(archive.Open, error) bool) {
 			yield(archive.Open{}, errors.New("an instance may still add to what is restored"))
 		}
@@ -119,6 +120,7 @@ type target struct {
 	steps  []string
 	has    map[dispatcher.DeliveryID]bool
 	odd    string
+	locked string // no key opens it
 	failAt int
 
 	drained bool
@@ -149,6 +151,9 @@ func (s *target) Release(context.Context) error { return s.step("release") }
 func (s *target) PutEndpoints(_ context.Context, list []archive.Endpoint, holds []archive.PausedLane) (int, error) {
 	return len(list), s.step("endpoints %d %d", len(list), len(holds))
 }
+
+func (s *target) OpensEndpoint(e *archive.Endpoint) bool { return e.ID != s.locked }
+func (s *target) Opens(o *archive.Open) bool             { return o.ID.Message != s.locked }
 
 func (s *target) PutKnown(_ context.Context, list []archive.Known) error {
 	return s.step("known %d", len(list))
@@ -304,11 +309,28 @@ func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
 func TestADryRunOnlyCounts(t *testing.T) {
 	v, s := newWorld(3)
 	o := options(v, s)
-	o.DryRun = true
+	o.DryRun, v.dry = true, true
 	r, err := restorer.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Empty(t, s.steps)
 	require.Empty(t, v.notes)
 	require.EqualValues(t, 3, r.Open[archive.PutNew])
 	require.Equal(t, 1, r.Endpoints)
+}
+
+// A restore that says nothing of it looks like one that brought everything back.
+func TestARestoreCountsWhatNoKeyOpens(t *testing.T) {
+	for _, dry := range []bool{true, false} {
+		t.Run(fmt.Sprint("dry run: ", dry), func(t *testing.T) {
+			v, s := newWorld(3)
+			v.endpoints = append(v.endpoints, archive.Endpoint{ID: "m1"})
+			s.locked = "m1"
+			s.has[dispatcher.DeliveryID{Lane: "u_1", Message: "m2"}] = true
+			o := options(v, s)
+			o.DryRun, v.dry = dry, dry
+			r, err := restorer.Restore(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, restorer.Sealed{Endpoints: 1, Deliveries: 1}, r.Sealed)
+		})
+	}
 }

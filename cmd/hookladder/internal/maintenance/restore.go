@@ -53,7 +53,24 @@ func (r *Restore) Run(ctx context.Context, o app.Options) error {
 	if err != nil {
 		return err
 	}
-	return r.print(done, time.Since(began))
+	if err := r.print(done, time.Since(began)); err != nil {
+		return err
+	}
+	return r.sealed(done.Sealed)
+}
+
+// sealed returns an error if restored data can't be opened. They are restored all the same, because
+// the key may be added later.
+func (r *Restore) sealed(s app.RestoredSealed) error {
+	if s.Deliveries == 0 && s.Endpoints == 0 {
+		return nil
+	}
+	are := "are restored"
+	if r.DryRun {
+		are = "would be restored"
+	}
+	return fmt.Errorf("no key of ENCRYPTION_KEY opens the headers of %s deliveries, and %s endpoints: they %s, and wait. "+
+		"Add the key that sealed them behind the first one, and send SIGHUP; hookladder doctor --seal then makes it needless", term.Comma(s.Deliveries), term.Comma(s.Endpoints), are)
 }
 
 // step prints one step. At a terminal it overwrites the line. Otherwise it prints once at the

@@ -2,8 +2,10 @@ package maintenance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -25,7 +27,26 @@ func Seal(ctx context.Context, o app.Options, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return sealMessages(ctx, o, log)
+	return errors.Join(sealMessages(ctx, o, log), sealArchive(ctx, o, log))
+}
+
+// sealArchive encrypts what the archive could restore. It runs even if some headers in the store
+// can't be decrypted, so that one run reports both.
+func sealArchive(ctx context.Context, o app.Options, log io.Writer) error {
+	waits := sync.OnceFunc(func() { fmt.Fprintln(log, "waiting until the archive has all of the log") })
+	done, err := app.SealArchive(ctx, o, waits)
+	if done.Sealed > 0 {
+		fmt.Fprintf(log, "sealed the headers of %d messages in the archive\n", done.Sealed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case done.Left > 0:
+		return fmt.Errorf("the archive has headers of %d messages that no key opens: add the key that sealed them to ENCRYPTION_KEY", done.Left)
+	case done.Endpoints > 0:
+		return fmt.Errorf("the archive still has %d endpoints as an older key sealed them: run this again when an instance has archived them", done.Endpoints)
+	}
+	return nil
 }
 
 // sealMessages logs the number of sealed messages, because there may be many.

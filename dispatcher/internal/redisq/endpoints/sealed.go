@@ -18,8 +18,8 @@ import (
 // million endpoints. If the counts do not match the number of records, a sample of the records
 // is read, because only the records are reliable.
 
-// noKey is the entry in :sealed for records that were stored without a key.
-const noKey = "-"
+// NoKey is the entry in :sealed, and the result of SealedBy, for records that were stored without a key.
+const NoKey = "-"
 
 // sealedSample is the number of records to read if the counts are incomplete.
 const sealedSample = 1024
@@ -55,9 +55,9 @@ func (s *Store) LockedEndpoints(ctx context.Context) (Locked, error) {
 	l, box := Locked{Least: !whole}, s.seal.Load()
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		switch {
-		case id == noKey && box != nil:
+		case id == NoKey && box != nil:
 			l.Plain += counts[id]
-		case id != noKey && !box.Has(id):
+		case id != NoKey && !box.Has(id):
 			l.Endpoints += counts[id]
 			l.Keys = append(l.Keys, id)
 		}
@@ -120,5 +120,5 @@ func SealedBy(stored string) string {
 			return id
 		}
 	}
-	return noKey
+	return NoKey
 }

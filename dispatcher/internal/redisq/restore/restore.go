@@ -4,12 +4,14 @@ package restore
 import (
 	"context"
 	_ "embed" // the scripts
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
@@ -202,4 +204,15 @@ func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane disp
 		return l, false, err
 	}
 	return found[0].Limits(), false, nil
+}
+
+// OpensEndpoint reports whether the store has the key of an endpoint's record.
+func (t *Target) OpensEndpoint(e *archive.Endpoint) bool {
+	id := endpoints.SealedBy(string(e.Record))
+	return id == endpoints.NoKey || t.store.Endpoints.Box().Has(id)
+}
+
+// Opens reports whether the store has the key of the headers of a delivery's message.
+func (t *Target) Opens(o *archive.Open) bool {
+	return !errors.Is(codec.CheckHeaders(o.ID.Message, string(o.Head), t.store.Endpoints.Box()), dispatcher.ErrSealed)
 }

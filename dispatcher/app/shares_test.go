@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -109,6 +110,88 @@ func TestTheWeakestKeyShutsNobodyOutOfTheConnections(t *testing.T) {
 			require.NoError(t, p.end())
 		})
 	}
+}
+
+// Strangers hold all places with requests that do not end, from the address of everybody else.
+func TestStrangersThatHoldAllPlacesShutNobodyOut(t *testing.T) {
+	const places = 64
+	for name, request := range map[string]string{
+		"bodies that never come":         "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n",
+		"bodies that a key may not send": "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + tickKey + "\r\nContent-Length: 200000\r\n\r\n",
+		"bodies of a health check":       "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n",
+		"keys that nobody types":         "POST /console/sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 4000\r\n\r\nkey=",
+		"documents that nobody reads":    strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", 30),
+		"pages that nobody reads":        strings.Repeat("GET /docs/publish HTTP/1.1\r\nHost: localhost\r\n\r\n", 60),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := crowdedOptions(t)
+			o.MaxConnections = places
+			p := start(t, o)
+			path, _ := p.mustLink(wire.LinkRequest{Tenant: "A"})
+			merchant := p.openedLink(path)
+			for range places + callers.Overflow {
+				r := p.mustDial()
+				_ = r.Conn.(*net.TCPConn).SetReadBuffer(2048)
+				_, _ = io.WriteString(r, request)
+			}
+			for range 96 {
+				p.requireServed("/v1/stats", peoplesKeys["boss"])
+				p.requireServed("/healthz", "")
+				p.requireServed("/readyz", "")
+			}
+			p.requireOthersServed(merchant)
+			require.NoError(t, p.end())
+		})
+	}
+}
+
+// requireServed asks on a new connection.
+func (p *process) requireServed(path, key string) {
+	p.t.Helper()
+	r := p.mustDial()
+	require.NoError(p.t, r.send("GET", path, key, ""))
+	status, text, err := r.answer()
+	require.NoError(p.t, err)
+	require.Equal(p.t, http.StatusOK, status, text)
+	require.NoError(p.t, r.Close())
+}
+
+// An address connects as fast as it can, and says nothing.
+func TestHealthChecksAreAnsweredInAFloodOfConnections(t *testing.T) {
+	o := crowdedOptions(t)
+	o.MaxConnections = 256
+	p := start(t, o)
+	flood, end := context.WithCancel(t.Context())
+	ended, full := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}}
+		var open [400]net.Conn
+		for n := 0; flood.Err() == nil; n++ {
+			one := &open[n%len(open)]
+			if *one != nil {
+				_ = (*one).Close()
+			}
+			*one, _ = from.DialContext(flood, "tcp", strings.TrimPrefix(p.api, "http://"))
+			if n == len(open) {
+				close(full)
+			}
+		}
+		for _, one := range open {
+			if one != nil {
+				_ = one.Close()
+			}
+		}
+	}()
+	<-full
+	for range 40 {
+		p.requireServed("/healthz", "")
+		p.requireServed("/readyz", "")
+		p.requireServed("/v1/stats", peoplesKeys["boss"])
+	}
+	end()
+	<-ended
+	require.NoError(t, p.end())
 }
 
 // A consumer takes all places to wait. Others get theirs, and its oldest take returns nothing.

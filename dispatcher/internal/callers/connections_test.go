@@ -112,6 +112,12 @@ func api(keyless bool) http.Handler {
 		}
 		switch {
 		case r.URL.Path == "/healthz":
+		case r.URL.Path == "/form":
+			_, _ = io.Copy(io.Discard, r.Body)
+		case r.URL.Path == "/long":
+			_, _ = w.Write(make([]byte, 1<<20))
+		case r.URL.Path == "/closed":
+			w.WriteHeader(http.StatusForbidden)
 		case !known:
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.Method == http.MethodPost:
@@ -179,12 +185,127 @@ func (v *visitor) mustAsk(t *testing.T, want int, path, key string, more ...stri
 }
 
 // begin sends the head of a publish and a part of its body, so that its request is under way.
-func (v *visitor) begin(t *testing.T, key string) {
+func (v *visitor) begin(t *testing.T, key string) { v.beginAt(t, "/v1/messages", key) }
+
+// beginAt is begin at another path.
+func (v *visitor) beginAt(t *testing.T, path, key string) {
 	t.Helper()
-	_, err := io.WriteString(v, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+	_, err := io.WriteString(v, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Authorization: Bearer "+key+"\r\nContent-Length: 1000\r\n\r\n{")
 	require.NoError(t, err)
 	synctest.Wait()
+}
+
+// A response that needs no body does not wait for one that never comes.
+func TestAResponseEndsTheConnectionIfTheBodyWasNotRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path, key string
+		want      int
+	}{
+		"without a key":             {"/v1/messages", "", 401},
+		"a key that may not":        {"/closed", readKey, 403},
+		"a call that needs no body": {"/healthz", "", 200},
+		"a long response":           {"/long", readKey, 200},
+	} {
+		for framing, head := range map[string]string{"counted": "Content-Length: 200000", "chunked": "Transfer-Encoding: chunked", "waits for 100": "Content-Length: 200000\r\nExpect: 100-continue"} {
+			t.Run(name+", "+framing, func(t *testing.T) {
+				visit(t, 2, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+					v, began := l.dial(), time.Now()
+					_, err := io.WriteString(v, "POST "+tc.path+" HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+tc.key+"\r\n"+head+"\r\n\r\n")
+					require.NoError(t, err)
+					resp, err := http.ReadResponse(v.in, nil)
+					require.NoError(t, err)
+					require.Equal(t, tc.want, resp.StatusCode)
+					_, err = io.Copy(io.Discard, resp.Body)
+					require.NoError(t, err)
+					require.True(t, resp.Close)
+					require.Zero(t, time.Since(began))
+					require.True(t, v.closed())
+					require.LessOrEqual(t, time.Since(began), time.Second)
+				})
+			})
+		}
+	}
+}
+
+// A connection whose body was read goes on.
+func TestAConnectionGoesOnAfterABodyThatWasRead(t *testing.T) {
+	visit(t, 2, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		v := l.dial()
+		for _, body := range []string{"Content-Length: 2\r\n\r\n{}", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "Content-Length: 0\r\n\r\n"} {
+			_, err := io.WriteString(v, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+publishKey+"\r\n"+body)
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(v.in, nil)
+			require.NoError(t, err)
+			require.Equal(t, 202, resp.StatusCode)
+			require.False(t, resp.Close)
+		}
+	})
+}
+
+func TestAKeyEvictsARequestOfAStrangerAfterASecond(t *testing.T) {
+	visit(t, 4, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		first := l.dial()
+		first.beginAt(t, "/form", "")
+		time.Sleep(time.Millisecond) // simulated
+		second := l.dial()
+		second.beginAt(t, "/form", "")
+		for range 2 {
+			l.dial().begin(t, publishKey)
+		}
+		early := l.dial()
+		early.mustAsk(t, 200, "/v1/stats", readKey)
+		require.True(t, early.closed(), "it got no place")
+		time.Sleep(time.Second) // simulated
+		late := l.dial()
+		late.mustAsk(t, 200, "/v1/stats", readKey)
+		require.True(t, first.closed())
+		late.mustAsk(t, 200, "/v1/stats", readKey)
+		_, err := io.WriteString(second, strings.Repeat(" ", 999))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(second.in, nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode, "one was enough")
+	})
+}
+
+func TestStrangersHaveRequestsOnAtMostHalfOfThePlaces(t *testing.T) {
+	for name, key := range map[string]string{"for a key": readKey, "for another stranger": ""} {
+		t.Run(name, func(t *testing.T) {
+			visit(t, 4, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+				var held []*visitor
+				for i := range 4 {
+					v := l.dialFrom(fmt.Sprintf("192.0.2.%d", 1+i/2))
+					v.beginAt(t, "/form", "")
+					held = append(held, v)
+				}
+				time.Sleep(200 * time.Millisecond) // simulated: less than the second of a request
+				for range 2 {
+					v := l.dialFrom("192.0.2.7")
+					v.begin(t, publishKey)
+				}
+				require.True(t, held[0].closed(), "the oldest goes")
+				_, evicted, _ := g.Refused()
+				require.EqualValues(t, 2, evicted)
+				l.dialFrom("192.0.2.8").mustAsk(t, 200, "/healthz", key)
+				_, evicted, _ = g.Refused()
+				require.EqualValues(t, 2, evicted, "the rest is their half")
+			})
+		})
+	}
+}
+
+func TestAStrangerThatReadsNoResponseHasTenSeconds(t *testing.T) {
+	for key, most := range map[string]time.Duration{"": 10 * time.Second, readKey: time.Minute} {
+		visit(t, 2, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+			_, err := io.WriteString(l.dial(), "GET /long HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+key+"\r\n\r\n")
+			require.NoError(t, err)
+			time.Sleep(most - time.Millisecond) // simulated
+			require.EqualValues(t, 1, g.Open())
+			time.Sleep(2 * time.Millisecond)
+			require.Zero(t, g.Open())
+		})
+	}
 }
 
 func TestStrangersNeverPushOutAKey(t *testing.T) {
@@ -228,6 +349,21 @@ func TestTheOldestStrangerBesideThePlacesMakesRoom(t *testing.T) {
 		}
 		require.Equal(t, 2*time.Second, time.Since(began), "they have that for a request")
 		known.mustAsk(t, 200, "/v1/stats", readKey)
+	})
+}
+
+func TestTheAddressWithTheMostConnectionsBesideThePlacesMakesRoom(t *testing.T) {
+	visit(t, 1, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		known := l.dial()
+		known.mustAsk(t, 200, "/v1/stats", readKey)
+		synctest.Wait()
+		slow := l.dialFrom("192.0.2.8") // its request takes a while to arrive
+		synctest.Wait()
+		for range 5 * callers.Overflow {
+			l.dialFrom("192.0.2.9")
+			synctest.Wait()
+		}
+		slow.mustAsk(t, 200, "/healthz", "")
 	})
 }
 
@@ -319,6 +455,29 @@ func TestAKeyThatHoldsAllConnectionsShutsNobodyOut(t *testing.T) {
 		stays.mustAsk(t, 200, "/v1/stats", readKey)
 		stays.mustAsk(t, 200, "/v1/stats", readKey)
 		require.True(t, held[0].closed(), "the idle one made room")
+	})
+}
+
+// A response that nobody reads counts, too.
+func TestBehindAProxyARequestCountsUntilItsConnectionIsIdle(t *testing.T) {
+	proxies := callers.Proxies{netip.MustParsePrefix("10.0.0.0/8")}
+	visitBehind(t, 4, proxies, false, func(l *listener, g *callers.Guests, _ *bytes.Buffer) {
+		var held []*visitor
+		for range 2 {
+			v := l.dialFrom("10.0.0.1")
+			_, err := io.WriteString(v, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n")
+			require.NoError(t, err)
+			held = append(held, v)
+			synctest.Wait()
+		}
+		third := l.dialFrom("10.0.0.1")
+		third.mustAsk(t, 429, "/healthz", "", "X-Forwarded-For: 192.0.2.7\r\n")
+		third.mustAsk(t, 200, "/healthz", "", "X-Forwarded-For: 192.0.2.8\r\n")
+		resp, err := http.ReadResponse(held[0].in, nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		synctest.Wait()
+		third.mustAsk(t, 200, "/healthz", "", "X-Forwarded-For: 192.0.2.7\r\n")
 	})
 }
 

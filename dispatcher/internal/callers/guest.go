@@ -3,10 +3,12 @@ package callers
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,7 @@ type Guest struct {
 	remote  netip.Addr
 	proxied bool // it comes from a trusted proxy, so its requests belong to different callers
 
+	began  atomic.Int64 // ns since 1970 when the request in flight began
 	idle   atomic.Int64 // ns since 1970 when it began to wait for the next request; 0: a request is in flight
 	known  atomic.Bool  // a request on it had a valid key or a link
 	closed atomic.Bool
@@ -33,8 +36,55 @@ type Guest struct {
 	who     Identity // the caller; of a proxied connection, the caller of the request in flight
 	counted bool     // Guests.requests counts the request in flight
 
-	mu       sync.Mutex // guards deadline
-	deadline time.Time  // the server's deadline, if a shorter one is set instead; zero: none
+	mu            sync.Mutex // guards the fields below
+	reads, writes time.Time  // the server's deadlines, if shorter ones are set instead; zero: none
+
+	// The request in flight, if it has a body. They are here so that a request allocates neither.
+	body     body
+	response response
+}
+
+// body is the body of a request. It notes its end.
+type body struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read reads the body.
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}
+
+// response is the response to a request with a body. If it begins before the end of the body,
+// the connection ends with it.
+type response struct {
+	http.ResponseWriter
+	guest *Guest
+	begun bool
+}
+
+// WriteHeader begins the response.
+func (w *response) WriteHeader(status int) {
+	w.begin()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write continues the response.
+func (w *response) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) begin() {
+	if !w.begun && !w.guest.body.ended {
+		w.guest.cut(w.ResponseWriter)
+	}
+	w.begun = true
 }
 
 // handler serves the requests of guests. A connection without a slot is closed after its
@@ -46,23 +96,52 @@ func handler(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
+		c.began.Store(time.Now().UnixNano())
 		c.idle.Store(0)
 		if !c.placed.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		defer c.end()
-		h.ServeHTTP(w, r)
+		if r.Body == nil || r.Body == http.NoBody {
+			h.ServeHTTP(w, r)
+			return
+		}
+		c.body = body{ReadCloser: r.Body}
+		c.response = response{ResponseWriter: w, guest: c}
+		r.Body = &c.body
+		h.ServeHTTP(&c.response, r)
+		c.response.begin()
+		r.Body = c.body.ReadCloser // net/http looks at its own type
 	})
+}
+
+// cut ends the connection with the present response. Otherwise net/http would read the rest of
+// the request's body first, which takes as long as the caller likes.
+func (c *Guest) cut(w http.ResponseWriter) {
+	// This tells net/http that the body is too long. It then gives the caller half a second to
+	// read the response before the connection is reset.
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// CloseWrite ends the stream of responses. net/http calls it before it waits for a caller whose
+// body it does not read. So another connection may have the place.
+func (c *Guest) CloseWrite() error {
+	c.idle.Store(time.Now().UnixNano())
+	if one, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return one.CloseWrite()
+	}
+	return nil
 }
 
 // follow records when a connection has written a response and becomes idle.
 func follow(conn net.Conn, state http.ConnState) {
 	if c, ok := conn.(*Guest); ok && state == http.StateIdle {
 		c.idle.Store(time.Now().UnixNano())
+		c.end()
 	}
 }
 
-// end ends a request.
+// end ends a request of a proxied connection.
 func (c *Guest) end() {
 	if !c.proxied {
 		return
@@ -134,7 +213,7 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 	if who.Rank == Stranger || was.Rank > Stranger {
 		return nil, false, nil
 	}
-	if g.conns[who] >= max(g.most/2, 1) || g.known >= Overflow/2 {
+	if g.conns[who] >= g.half() || g.known >= Overflow/2 {
 		c.who = was // so another connection can evict it while its refusal is written
 		g.full.Add(1)
 		g.report()
@@ -155,7 +234,7 @@ func (g *Guests) begin(c *Guest, who Identity) error {
 		decrement(g.requests, c.who)
 	}
 	c.who, c.counted = who, false
-	if g.requests[who] >= max(g.most/2, 1) {
+	if g.requests[who] >= g.half() {
 		g.full.Add(1)
 		g.report()
 		return ErrShare
@@ -165,15 +244,18 @@ func (g *Guests) begin(c *Guest, who Identity) error {
 	return nil
 }
 
-// trust sets the deadline that the server requested.
+// trust sets the deadlines that the server requested.
 func (c *Guest) trust() {
 	if c.known.Swap(true) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.deadline.IsZero() {
-		_ = c.Conn.SetReadDeadline(c.deadline)
+	if !c.reads.IsZero() {
+		_ = c.Conn.SetReadDeadline(c.reads)
+	}
+	if !c.writes.IsZero() {
+		_ = c.Conn.SetWriteDeadline(c.writes)
 	}
 }
 
@@ -189,11 +271,29 @@ func (c *Guest) SetReadDeadline(t time.Time) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = time.Time{}
-	if most := time.Now().Add(limit); t.After(most) {
-		c.deadline, t = t, most
-	}
+	t, c.reads = sooner(t, limit)
 	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets a shorter deadline than the server requests while the caller is a
+// stranger.
+func (c *Guest) SetWriteDeadline(t time.Time) error {
+	if c.known.Load() || c.proxied {
+		return c.Conn.SetWriteDeadline(t)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, c.writes = sooner(t, strangerReads)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// sooner returns a deadline that is at most a limit from now. later is the original one if it
+// was shortened.
+func sooner(t time.Time, limit time.Duration) (deadline, later time.Time) {
+	if most := time.Now().Add(limit); t.After(most) {
+		return most, t
+	}
+	return t, time.Time{}
 }
 
 // Close closes the connection and frees its slot.

@@ -35,6 +35,12 @@ const (
 	// request on it had a valid key. It is longer than the usual 10 s between two health
 	// checks of an orchestrator.
 	strangerIdle = 15 * time.Second
+	// strangerReads is how long such a caller may take to read a response.
+	strangerReads = 10 * time.Second
+	// strangerServed is how long its request is safe from callers of a higher rank.
+	strangerServed = time.Second
+	// showsKey is how long every request is safe. Its key is checked meanwhile.
+	showsKey = 100 * time.Millisecond
 	// overflowIdle is how long a connection without a slot may take for its request.
 	overflowIdle = 2 * time.Second
 	// Overflow is the number of connections without a slot. They exist so that a caller
@@ -48,8 +54,13 @@ const (
 // from keys. Among equals the caller with the most connections loses the one that was
 // idle longest.
 //
+// A request of a stranger is evicted in the same way. A link or a key evicts it when it is
+// strangerServed old, and everyone if strangers have requests in more than half of the slots.
+// No other request in flight is evicted.
+//
 // A connection never evicts one of a higher rank, or of a caller with fewer connections.
-// A connection without a slot serves one request and is closed.
+// A connection without a slot serves one request and is closed. Of these, a new one evicts the
+// oldest of the stranger with the most.
 type Guests struct {
 	most    int
 	proxies Proxies
@@ -77,7 +88,7 @@ func New(most int, proxies Proxies, log *slog.Logger) *Guests {
 func (g *Guests) Open() int64 { return g.open.Load() }
 
 // Refused returns three counts: connections closed or requests refused because all slots
-// were taken, idle connections evicted, and failures of the system to accept.
+// were taken, connections evicted, and failures of the system to accept.
 func (g *Guests) Refused() (full, evicted, failed int64) {
 	return g.full.Load(), g.evicted.Load(), g.failed.Load()
 }
@@ -156,48 +167,78 @@ func (g *Guests) place(c *Guest, gone **Guest) bool {
 	return true
 }
 
-// weakest returns the idle connection that can be evicted for another one, or nil.
-func (g *Guests) weakest(c *Guest) (out *Guest) {
+// half is the number of slots that one caller may have while others want some.
+func (g *Guests) half() int { return max(g.most/2, 1) }
+
+// loser is a connection that another one may evict.
+type loser struct {
+	*Guest
+	busy  bool  // it has a request in flight
+	since int64 // when that began, or when the connection became idle
+}
+
+// weakest returns the connection that is evicted for another one, or nil.
+func (g *Guests) weakest(c *Guest) *Guest {
 	rank, own := c.who.Rank, g.conns[c.who]
 	if c.proxied {
 		rank, own = Keyed, 0
 	}
-	var since int64
+	now := time.Now()
+	shown, served := now.Add(-showsKey).UnixNano(), now.Add(-strangerServed).UnixNano()
+	var out, busy loser // the weakest of all, and of those that only go if strangers have more than half
+	requests := 0
 	for one := range g.placed {
-		idle := one.idle.Load()
-		if idle == 0 || one.proxied || one.who.Rank > rank || one.who.Rank == rank && one.who != c.who && g.conns[one.who] <= own {
+		l := loser{Guest: one, since: one.idle.Load()}
+		if l.since == 0 {
+			if one.proxied || one.who.Rank > Stranger {
+				continue
+			}
+			requests++
+			if l.busy, l.since = true, one.began.Load(); l.since > shown {
+				continue
+			}
+		}
+		if one.proxied || one.who.Rank > rank || one.who.Rank == rank && one.who != c.who && g.conns[one.who] <= own {
 			continue
 		}
-		if out == nil || g.before(one, out, idle, since) {
-			out, since = one, idle
+		if l.busy && (rank == Stranger || l.since > served) {
+			busy = g.weaker(busy, l)
+			continue
 		}
+		out = g.weaker(out, l)
 	}
-	return out
+	if requests > g.half() {
+		out = g.weaker(out, busy)
+	}
+	return out.Guest
 }
 
-// before reports whether one is evicted before other. since and otherSince are the times at
-// which they became idle.
-func (g *Guests) before(one, other *Guest, since, otherSince int64) bool {
+// weaker returns the connection of two that is evicted first. One may be empty.
+func (g *Guests) weaker(a, b loser) loser {
+	if b.Guest == nil || a.Guest != nil && g.before(a, b) {
+		return a
+	}
+	return b
+}
+
+func (g *Guests) before(one, other loser) bool {
 	if one.who.Rank != other.who.Rank {
 		return one.who.Rank < other.who.Rank
 	}
 	if a, b := g.conns[one.who], g.conns[other.who]; a != b {
 		return a > b
 	}
-	return since < otherSince
+	if one.busy != other.busy {
+		return other.busy
+	}
+	return one.since < other.since
 }
 
-// takeOverflow keeps a connection without a slot. If there are too many, it evicts the
-// oldest stranger.
+// takeOverflow keeps a connection without a slot. If there are too many, it evicts the oldest
+// one of the stranger with the most.
 func (g *Guests) takeOverflow(c *Guest, gone **Guest) bool {
 	if len(g.overflow) >= Overflow {
-		for _, one := range g.overflow {
-			if one.who.Rank == Stranger {
-				*gone = one
-				break
-			}
-		}
-		if *gone == nil {
+		if *gone = g.crowding(c); *gone == nil {
 			return false
 		}
 		g.evicted.Add(1)
@@ -206,6 +247,21 @@ func (g *Guests) takeOverflow(c *Guest, gone **Guest) bool {
 	}
 	g.overflow = append(g.overflow, c)
 	return true
+}
+
+// crowding returns the oldest connection without a slot of the stranger that has the most of
+// them, with the new one. It returns nil if all belong to known callers.
+func (g *Guests) crowding(c *Guest) (out *Guest) {
+	count := map[Identity]int{c.who: 1}
+	for _, one := range g.overflow {
+		count[one.who]++
+	}
+	for _, one := range g.overflow {
+		if one.who.Rank == Stranger && (out == nil || count[one.who] > count[out.who]) {
+			out = one
+		}
+	}
+	return out
 }
 
 // remove removes a connection from the lists.
@@ -235,7 +291,7 @@ func decrement(count map[Identity]int, who Identity) {
 // report logs that all connections are taken, once in logEvery.
 func (g *Guests) report() {
 	if missed, ok := g.rate.Allow(); ok {
-		g.log.Warn("all connections are taken: idle ones are evicted, and new ones serve one request",
+		g.log.Warn("all connections are taken: idle ones and those of strangers are evicted, and new ones serve one request",
 			"connections", g.most, "missed", missed,
 			"cure", "raise MAX_CONNECTIONS, and the limit of file descriptors (ulimit -n) with it")
 	}

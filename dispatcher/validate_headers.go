@@ -38,13 +38,15 @@ var ownHeaders = map[string]string{
 }
 
 // forgedHeaders are names that describe another request than this one, in lower case. Receivers
-// trust them because a proxy before them sets or removes them.
-// TestHeadersThatForgeTheWayAreRefused has the documents that list them.
+// trust them because a proxy before them sets or removes them. With forgedPrefixes they are the
+// only list of such names. TestHeadersThatForgeTheWayAreRefused has the documents that list them.
 var forgedHeaders = map[string]string{
 	"forwarded":     "it is for proxies",
 	"forwarded-for": "it is for proxies",
 	"x-forwarded":   "it is for proxies",
 	"via":           "it is for proxies",
+	"cdn-loop":      "it is for proxies",
+	"x-azure-fdid":  "it is for proxies",
 	"proxy":         "CGI makes the setting HTTP_PROXY of it",
 
 	"x-original-url":         "the URL says it",
@@ -59,16 +61,47 @@ var forgedHeaders = map[string]string{
 	"cf-pseudo-ipv4":      "proxies name the client in it",
 	"client-ip":           "proxies name the client in it",
 	"fastly-client-ip":    "proxies name the client in it",
+	"fly-client-ip":       "proxies name the client in it",
 	"true-client-ip":      "proxies name the client in it",
+	"x-azure-clientip":    "proxies name the client in it",
+	"x-azure-socketip":    "proxies name the client in it",
 	"x-client-ip":         "proxies name the client in it",
 	"x-cluster-client-ip": "proxies name the client in it",
 	"x-proxyuser-ip":      "proxies name the client in it",
 	"x-real-ip":           "proxies name the client in it",
+	"x-remote-user":       "proxies name the user in it",
+
+	"x-original-forwarded-for": "proxies name the client in it",
 }
 
-// ownPrefixes are prefixes of names in both lists. Some libraries read svix-* before webhook-*. A
-// receiver behind Envoy trusts x-envoy-* because Envoy removes it from external requests.
-var ownPrefixes = []string{"proxy-", "webhook-", "hookladder-", "svix-", "x-forwarded-", "x-envoy-"}
+// forgedPrefixes are prefixes of such names. A receiver behind Envoy trusts x-envoy-* because Envoy
+// removes it from external requests; cf-access-* and x-goog-* name the user that a proxy signed in.
+var forgedPrefixes = []string{"cf-access-", "proxy-", "x-envoy-", "x-forwarded-", "x-goog-authenticated-user-", "x-goog-iap-"}
+
+// ownPrefixes are prefixes of our own names. Some libraries read svix-* before webhook-*.
+var ownPrefixes = []string{"webhook-", "hookladder-", "svix-"}
+
+// reservedPrefixes are both.
+var reservedPrefixes = slices.Concat(ownPrefixes, forgedPrefixes)
+
+// proxied has the names of forgedHeaders as http.Header writes them, and proxiedPrefixes the
+// prefixes.
+var proxied, proxiedPrefixes = func() (names map[string]bool, prefixes []string) {
+	names = map[string]bool{}
+	for name := range forgedHeaders {
+		names[textproto.CanonicalMIMEHeaderKey(name)] = true
+	}
+	for _, p := range forgedPrefixes {
+		prefixes = append(prefixes, textproto.CanonicalMIMEHeaderKey(p))
+	}
+	return names, prefixes
+}()
+
+// SetByProxies reports whether proxies set a header, as http.Header writes its name. A request
+// that has one was probably sent by another host than the one that it comes from.
+func SetByProxies(name string) bool {
+	return proxied[name] || slices.ContainsFunc(proxiedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
 
 // HeaderPrefix is the prefix of the headers that describe an attempt. The zero value is
 // DefaultHeaderPrefix.
@@ -129,7 +162,7 @@ func CheckHeaderName(name string) error {
 	if why := cmp.Or(ownHeaders[lower], forgedHeaders[lower]); why != "" {
 		return fmt.Errorf("can't be set: %s", why)
 	}
-	for _, p := range ownPrefixes {
+	for _, p := range reservedPrefixes {
 		if strings.HasPrefix(lower, p) {
 			return fmt.Errorf("can't be set: names that begin with %s are reserved", p)
 		}
@@ -141,7 +174,7 @@ func CheckHeaderName(name string) error {
 // that ends with * covers all names with this prefix.
 func ReservedHeaders() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(ownHeaders)), slices.Collect(maps.Keys(forgedHeaders)))
-	for _, p := range ownPrefixes {
+	for _, p := range reservedPrefixes {
 		names = append(names, p+"*")
 	}
 	slices.Sort(names)

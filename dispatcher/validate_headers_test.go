@@ -31,6 +31,14 @@ var forgingHeaders = map[string][]string{
 		"CF-Connecting-IP", "CF-Connecting-IPv6", "CF-Pseudo-IPv4", "True-Client-IP", "X-Forwarded-For", "X-Forwarded-Proto",
 	},
 	"https://www.fastly.com/documentation/reference/http/http-headers/Fastly-Client-IP": {"Fastly-Client-IP"},
+	// Headers that name the client, and the user whom the proxy signed in.
+	"https://fly.io/docs/networking/request-headers/":                                              {"Fly-Client-IP", "X-Forwarded-For", "Via"},
+	"https://learn.microsoft.com/en-us/azure/frontdoor/front-door-http-headers-protocol":           {"X-Azure-ClientIP", "X-Azure-SocketIP", "X-Azure-FDID", "Via"},
+	"https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/configmap/":         {"X-Original-Forwarded-For"},
+	"https://www.rfc-editor.org/rfc/rfc8586":                                                       {"CDN-Loop"},
+	"https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/":     {"Cf-Access-Jwt-Assertion", "Cf-Access-Authenticated-User-Email"},
+	"https://cloud.google.com/iap/docs/identity-howto":                                             {"X-Goog-IAP-JWT-Assertion", "X-Goog-Authenticated-User-Email", "X-Goog-Authenticated-User-ID"},
+	"https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy": {"X-Remote-User"},
 	// The registered ones for proxies.
 	"https://www.rfc-editor.org/rfc/rfc7239": {"Forwarded"},
 	"https://www.rfc-editor.org/rfc/rfc9110": {"Via", "Proxy-Authorization", "Proxy-Authenticate", "Proxy-Authentication-Info"},

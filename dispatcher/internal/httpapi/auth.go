@@ -122,7 +122,7 @@ func local(r *http.Request) *api.Problem {
 		return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
 	}
 	for name := range r.Header {
-		if name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-") {
+		if dispatcher.SetByProxies(name) {
 			return &api.Problem{Kind: api.Forbidden, Detail: "this came through a proxy (" + name + "), so others than this host may have sent it: set API_KEYS"}
 		}
 	}

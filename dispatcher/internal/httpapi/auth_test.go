@@ -141,7 +141,11 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 	}
 	require.Equal(t, 200, apitest.Serve(h, ask("localhost:8080", "http://localhost:8080")).Code)
 	f.Calls = nil
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Via", "X-Real-IP"} {
+	for _, name := range []string{
+		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Via", "X-Real-IP",
+		"CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-Cluster-Client-IP", "X-Original-Forwarded-For", "Fly-Client-IP", "CDN-Loop", "X-Envoy-External-Address",
+		"Cf-Access-Jwt-Assertion", "X-Goog-IAP-JWT-Assertion",
+	} {
 		r := ask("localhost")
 		r.Header.Set(name, "")
 		require.Contains(t, apitest.RequireProblem(t, apitest.Serve(h, r), 403, "forbidden").Detail, "set API_KEYS", "%s: behind a proxy the world would be the operator", name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -120,11 +119,8 @@ type refusals struct {
 func (f *refusals) note(ctx context.Context, log *slog.Logger, w *api.ResponseWriter, r *http.Request) {
 	caller, address := "key "+w.Who, ""
 	if w.Who == "" {
-		address = r.RemoteAddr
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			address = host
-		}
-		caller = "address " + address
+		address = callers.AddressOf(r).Unmap().String()
+		caller = "address " + callers.Address(callers.AddressOf(r)).Name
 	}
 	caller, rate := f.of(caller)
 	missed, ok := rate.Allow()

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
@@ -123,6 +127,36 @@ func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 		require.Equal(t, 422, apitest.Serve(h, r).Code)
 		said(0)
 	})
+}
+
+// Behind a proxy, the log names the caller and not the proxy, at a rate of its own.
+func TestTheLogNamesTheCallerBehindAProxy(t *testing.T) {
+	var log bytes.Buffer
+	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish:shop"), func(o *httpapi.Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := callers.Server(h, slog.New(slog.DiscardHandler))
+	served := make(chan error, 1)
+	go func() {
+		served <- s.Serve(callers.New(8, callers.Proxies{netip.MustParsePrefix("127.0.0.0/8")}, slog.New(slog.DiscardHandler)).Listen(ln))
+	}()
+	for _, address := range []string{"203.0.113.50", "203.0.113.51", "203.0.113.51"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+ln.Addr().String()+"/v1/stats", nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer a-stranger-hunter2")
+		r.Header.Set("X-Forwarded-For", address)
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	}
+	require.NoError(t, s.Close())
+	<-served
+	require.Equal(t, 1, strings.Count(log.String(), "address=203.0.113.50"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "address=203.0.113.51"), log.String())
+	require.NotContains(t, log.String(), "127.0.0.1")
 }
 
 func TestAtDebugARefusedCallSaysSo(t *testing.T) {

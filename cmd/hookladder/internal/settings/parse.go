@@ -168,6 +168,9 @@ func parseNet(text string) (netip.Prefix, error) {
 	if p != p.Masked() {
 		return p, fmt.Errorf("%s has bits set beyond its length; meant is perhaps %s", text, p.Masked())
 	}
+	if isTheWorld(p) {
+		return p, fmt.Errorf("%s is a large part of the internet: name the networks that are meant, of at least /%d for IPv4 and /%d for IPv6", text, leastIPv4, leastIPv6)
+	}
 	return p, nil
 }
 
@@ -190,6 +193,24 @@ func parseCallable(text string) (app.Net, error) {
 		return app.Net{}, fmt.Errorf("%q is no port", port)
 	}
 	return app.Net{Prefix: p, Port: uint16(n)}, nil
+}
+
+// The shortest lengths of a network with public addresses. The networks that content delivery
+// networks publish are longer.
+const (
+	leastIPv4 = 8
+	leastIPv6 = 16
+)
+
+// isTheWorld reports whether a network is too large to be meant, such as 0.0.0.0/0. Everyone
+// would be a trusted proxy, or a private address.
+func isTheWorld(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < leastIPv4
+	}
+	a := p.Addr()
+	private := a.IsPrivate() && p.Bits() >= 7 || a.IsLinkLocalUnicast() && p.Bits() >= 10 // in fc00::/7, fe80::/10
+	return p.Bits() < leastIPv6 && !private
 }
 
 // networkLength returns the length of the network that an address without one probably means.

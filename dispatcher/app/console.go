@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/docs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
@@ -35,10 +37,21 @@ func withDocuments(rest http.Handler, p *process, o Options) (http.Handler, erro
 	}), nil
 }
 
+// forms takes the memory for forms from the budget for requests.
+func forms(b *api.Bodies) console.ReadForm {
+	return func(w http.ResponseWriter, r *http.Request, share string, most int64) (func(), error) {
+		release, err := b.Form(w, r, share, most)
+		if errors.Is(err, api.ErrNoRoom) {
+			err = console.ErrNoRoom
+		}
+		return release, err
+	}
+}
+
 // withConsole serves the pages for people in addition to the API, unless they are off.
-func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) {
+func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error) {
 	if o.Console.Off {
-		return api, nil
+		return rest, nil
 	}
 	keyring, links := p.keyring, p.store.Access()
 	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
@@ -48,12 +61,13 @@ func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) 
 		archived = p.archiver.Status
 	}
 	pages, err := console.New(console.Options{
-		API:      api,
+		API:      rest,
 		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
 		Link:     links.LinkByToken, Meter: consoleapi.Meter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
+		Form:    forms(p.bodies),
 		Shown:   console.Shown{Put: links.PutShown, Get: links.Shown},
 		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,
 
@@ -74,7 +88,7 @@ func withConsole(api http.Handler, p *process, o Options) (http.Handler, error) 
 		case r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
 			http.Redirect(w, r, console.Start(o.Console.PublicURL), http.StatusSeeOther) // a person typed the address
 		default:
-			api.ServeHTTP(w, r)
+			rest.ServeHTTP(w, r)
 		}
 	}), nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
@@ -44,6 +45,7 @@ type process struct {
 	guard   *egress.Guard
 	figures *metrics.Metrics
 	keyring *apikey.Ring
+	bodies  *api.Bodies
 
 	engine    *engine.Engine
 	endpoints *endpoints.Registry
@@ -67,6 +69,7 @@ type process struct {
 // this, so its hooks may use parts that are built later.
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
 	p = &process{store: store, stopping: o.stopping, guard: o.guard(), figures: metrics.New(), keyring: newRing(store, o)}
+	p.bodies = httpapi.NewBodies(o.bodyBudget(), o.MaxBody)
 	p.tracer = otel.New(o.Traces, o.Version)
 	o.Engine.Tracer = p.tracer
 	o.Engine.Departed = func() { p.jobs.Departed() }

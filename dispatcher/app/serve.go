@@ -65,7 +65,7 @@ func newAPI(p *process, o Options) (*http.Server, error) {
 	api := p.apiOptions()
 	api.Keys = p.keyring
 	api.Policy = o.policy(p.engine, p.guard)
-	api.Bodies = o.bodyBudget()
+	api.Bodies = p.bodies
 	api.Waiting = max(o.waiting, 1)
 	api.LinksTo, api.NoLinks = o.linksTo()
 	api.Version, api.Forgets = o.Version, o.InMemory

@@ -85,7 +85,7 @@ func (r *reader) read(t *testing.T, who callers.Identity) (end chan<- struct{}, 
 
 func TestTurnsGoRoundByCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reader{turns: callers.NewTurns(errFull)}
+		r := &reader{turns: callers.NewTurns(2, errFull)}
 		var ends []chan<- struct{}
 		for _, who := range []callers.Identity{ops, ops, ops, ops, shop, shop, merchant} {
 			end, _ := r.read(t, who)
@@ -102,7 +102,7 @@ func TestTurnsGoRoundByCaller(t *testing.T) {
 
 func TestTheLinksOfATenantReadOneListAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reader{turns: callers.NewTurns(errFull)}
+		r := &reader{turns: callers.NewTurns(2, errFull)}
 		var ends []chan<- struct{}
 		for range 16 {
 			end, _ := r.read(t, merchant)
@@ -127,7 +127,7 @@ func TestTheLinksOfATenantReadOneListAtATime(t *testing.T) {
 
 func TestACallerThatWaitsOftenLeavesRoomToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reader{turns: callers.NewTurns(errFull)}
+		r := &reader{turns: callers.NewTurns(2, errFull)}
 		var ends []chan<- struct{}
 		for range 17 { // one reads, and sixteen wait
 			end, failed := r.read(t, merchant)
@@ -151,7 +151,7 @@ func TestACallerThatWaitsOftenLeavesRoomToOthers(t *testing.T) {
 
 func TestTheCallerWithTheMostMakesRoomWhereAllTogetherWaitTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reader{turns: callers.NewTurns(errFull)}
+		r := &reader{turns: callers.NewTurns(2, errFull)}
 		var ends []chan<- struct{}
 		for i := range 258 { // two read, and the others wait
 			end, failed := r.read(t, callers.Key(fmt.Sprint("k", i%40)))
@@ -182,7 +182,7 @@ func errOf(failed <-chan error) error {
 
 func TestOneThatGivesUpHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := callers.NewTurns(errFull)
+		turns := callers.NewTurns(2, errFull)
 		one, err := turns.Enter(t.Context())
 		require.NoError(t, err)
 		two, err := turns.Enter(t.Context())

@@ -5,18 +5,17 @@ import (
 	"sync"
 )
 
-// An instance reads listsAtOnce lists at a time, so that lists do not slow down publishing. Of
-// each caller up to callerWaits more calls may wait, and of all callers together up to
+// Of each caller up to callerWaits calls may wait for a turn, and of all callers together up to
 // listsWait.
 const (
-	listsAtOnce = 2
 	callerWaits = 16
 	listsWait   = 256
 )
 
-// Turns limits how many lists are read at once, and how many calls wait for a turn. The
-// waiting callers take turns (round robin).
+// Turns limits how many calls read at once, and how many wait for a turn. The waiting callers
+// take turns (round robin).
 type Turns struct {
+	most int   // how many read at once
 	full error // returned if too many wait
 
 	mu      sync.Mutex // guards the fields below
@@ -39,8 +38,10 @@ type turn struct {
 	err   error         // why it is refused; nil: it has come
 }
 
-// NewTurns returns Turns. Enter returns full if too many wait.
-func NewTurns(full error) *Turns { return &Turns{full: full, each: map[Identity]*queuer{}} }
+// NewTurns returns Turns for most calls at once. Enter returns full if too many wait.
+func NewTurns(most int, full error) *Turns {
+	return &Turns{most: most, full: full, each: map[Identity]*queuer{}}
+}
 
 // Enter waits for a turn of the context's caller. The turn ends with leave. It returns
 // full if too many wait, and the context's error if ctx ends first.
@@ -108,7 +109,7 @@ func (t *Turns) makeRoom(q *queuer) bool {
 // next gives free turns to waiting callers, one to each in the round. All links of a
 // tenant read one list at a time.
 func (t *Turns) next() {
-	for i := 0; i < len(t.round) && t.running < listsAtOnce; {
+	for i := 0; i < len(t.round) && t.running < t.most; {
 		q := t.round[i]
 		if q.who.Rank == Linked && q.running > 0 {
 			i++

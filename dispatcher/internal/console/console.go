@@ -46,6 +46,7 @@ type Options struct {
 	Link     func(ctx context.Context, token string) (access.Link, error) // returns the link of a token
 	Shown    Shown                                                        // the stored results of actions
 	Meter    consoleapi.Meter                                             // counts the changes of links
+	Form     ReadForm                                                     // reads the forms of visitors; nil: without a budget
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: not counted
 	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are counted
@@ -69,6 +70,19 @@ type Brand struct {
 	Name  string // empty: Hookladder
 	Logo  string // an https URL or data:image/png; empty: none
 	Color string // #rrggbb; empty: the default
+}
+
+// ReadForm parses the form of a request, of at most most bytes. It takes memory from the share of a
+// name until release. If there is none it returns ErrNoRoom.
+type ReadForm func(w http.ResponseWriter, r *http.Request, share string, most int64) (release func(), err error)
+
+// ErrNoRoom reports that there is no memory for a form now.
+var ErrNoRoom = errors.New("no room for the form")
+
+// readPlain is a ReadForm without a budget.
+func readPlain(w http.ResponseWriter, r *http.Request, _ string, most int64) (release func(), err error) {
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	return func() {}, r.ParseForm()
 }
 
 // Sessions stores the sessions of browsers. access.ErrNoSession says that a token has no
@@ -97,6 +111,9 @@ type server struct {
 func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Form == nil {
+		o.Form = readPlain
 	}
 	s := &server{Options: o, bases: basesOf(o.PublicURL), mux: http.NewServeMux(), guesses: newGuesses(), guard: http.NewCrossOriginProtection()}
 	if o.PublicURL != nil {

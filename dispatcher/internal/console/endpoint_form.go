@@ -61,14 +61,11 @@ func newEndpoint(v *visit) (pageAnswer, error) {
 // createEndpoint serves POST …/endpoints: it shows the secret once.
 func createEndpoint(v *visit) (pageAnswer, error) {
 	all := v.May(consoleapi.Configure)
-	typed, _, err := v.typed()
-	if err != nil {
-		return pageAnswer{}, err
-	}
+	typed, _ := v.typed()
 	e, wrong := form.Created(typed, all)
 	if len(wrong) == 0 {
-		var view wire.EndpointView
-		if view, err = v.CreateEndpoint(v.ctx, e); err == nil {
+		view, err := v.CreateEndpoint(v.ctx, e)
+		if err == nil {
 			return v.once(secretPage{
 				ID: view.ID, Name: form.NameOf(view), Made: true, Unverified: view.State == "unverified",
 				Secrets: []wire.EndpointSecret{{Secret: view.Secret}},
@@ -108,10 +105,7 @@ func (v *visit) formOf(e wire.EndpointView) []form.Field {
 
 // changeEndpoint serves POST …/endpoints/{id}: it changes the edited fields.
 func changeEndpoint(v *visit) (pageAnswer, error) {
-	typed, was, err := v.typed()
-	if err != nil {
-		return pageAnswer{}, err
-	}
+	typed, was := v.typed()
 	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
 	if err != nil {
 		return pageAnswer{}, err
@@ -135,15 +129,12 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 }
 
 // typed returns the texts of a submitted form, and the texts that the form had before.
-func (v *visit) typed() (typed, was map[string]string, err error) {
-	if err := v.r.ParseForm(); err != nil {
-		return nil, nil, &client.Problem{Problem: wire.Problem{Title: "the form is too large, or broken", Status: http.StatusBadRequest}}
-	}
+func (v *visit) typed() (typed, was map[string]string) {
 	typed, was = map[string]string{}, map[string]string{}
 	for _, f := range form.Fields {
 		typed[f.Name], was[f.Name] = v.r.PostFormValue(f.Name), v.r.PostFormValue("was."+f.Name)
 	}
-	return typed, was, nil
+	return typed, was
 }
 
 // wrongFields returns the errors of single fields, if err has some.

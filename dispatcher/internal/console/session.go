@@ -140,11 +140,14 @@ func (s *server) signOut(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: s.console + "/sign-in"}, nil
 }
 
+// maxTo is the longest path to which a sign-in leads, so that its form fits into maxOpenForm.
+const maxTo = 1 << 10
+
 // ownPath returns a path of the console from a parameter, or the first page for any other
 // text, so that it can't redirect to another site.
 func (s *server) ownPath(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.Host != "" || u.Scheme != "" || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
+	if err != nil || len(to) > maxTo || u.Host != "" || u.Scheme != "" || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
 		return s.console + "/"
 	}
 	if strings.HasPrefix(to, s.console+"/") && !strings.ContainsAny(to, "\\\r\n\t") && !strings.HasPrefix(to, s.console+"/sign-") {

@@ -25,7 +25,9 @@ type formsRig struct {
 	pages   http.Handler
 	changed string // what a change is answered: a status and JSON
 	acts    []string
-	keepErr error // of keeping a page
+	keepErr error    // of keeping a page
+	shares  []string // whose forms were read, and released
+	full    bool     // there is no memory for forms
 }
 
 // Two links' tokens, which cookies hold.
@@ -66,6 +68,13 @@ func newFormsRig(t *testing.T) *formsRig {
 			}
 			return shown.Put(ctx, owner, page)
 		}},
+		Form: func(_ http.ResponseWriter, q *http.Request, share string, _ int64) (func(), error) {
+			r.shares = append(r.shares, share)
+			if r.full {
+				return func() {}, console.ErrNoRoom
+			}
+			return func() { r.shares = append(r.shares, "released") }, q.ParseForm()
+		},
 		Now: time.Now, Project: "test", Version: "test",
 	}
 	var err error

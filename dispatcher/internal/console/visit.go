@@ -22,8 +22,12 @@ const (
 	pageTimeout = time.Second
 	// actFor is the timeout of an action.
 	actFor = 20 * time.Second
-	// maxForm limits the body of an action.
-	maxForm = 128 << 10
+	// maxForm limits the form of an action, and maxOpenForm that of a visitor who is not signed in:
+	// a key and the page where to go.
+	maxForm     = 128 << 10
+	maxOpenForm = 4 << 10
+	// linkForms is the share of all links in the memory for forms. No key has this name.
+	linkForms = "links:"
 )
 
 // visit is a request and its visitor.
@@ -68,7 +72,6 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 	return func(w http.ResponseWriter, r *http.Request) {
 		caught := catch(w)
 		v := &visit{srv: s, w: caught, r: r, base: base, at: place(r, base, above)}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		ctx, cancel := context.WithTimeout(r.Context(), actFor)
 		defer cancel()
 		v.ctx = ctx
@@ -87,6 +90,11 @@ func (s *server) answer(o pageRoute, who identify, v *visit) {
 	if err == nil {
 		err = v.Refusal(o.needs)
 	}
+	if err == nil && v.r.Method == http.MethodPost {
+		var release func()
+		release, err = s.readForm(v)
+		defer release()
+	}
 	var a pageAnswer
 	if err == nil {
 		if id := v.r.URL.Query().Get(shownParam); id != "" && v.at == "" {
@@ -103,6 +111,22 @@ func (s *server) answer(o pageRoute, who identify, v *visit) {
 	case a.template != "":
 		s.render(v, a)
 	}
+}
+
+// readForm parses the form of an action, after its visitor is known.
+func (s *server) readForm(v *visit) (release func(), err error) {
+	switch {
+	case v.Key != nil:
+		release, err = s.Form(v.w, v.r, v.Key.Name, maxForm)
+	case v.Link != nil:
+		release, err = s.Form(v.w, v.r, linkForms, maxForm)
+	default:
+		release, err = readPlain(v.w, v.r, "", maxOpenForm)
+	}
+	if err != nil && !errors.Is(err, ErrNoRoom) {
+		err = &client.Problem{Problem: wire.Problem{Title: "the form is too large, or broken", Status: http.StatusBadRequest}}
+	}
+	return release, err
 }
 
 // callerOf returns the identity whose share of requests a visitor uses.
@@ -132,6 +156,8 @@ func (s *server) fail(v *visit, err error) {
 	var p *client.Problem
 	var spent *consoleapi.SpentError
 	switch {
+	case errors.Is(err, ErrNoRoom):
+		s.wrong(v, http.StatusTooManyRequests, "Too many forms at once", "Nothing was done. Try again in a moment.")
 	case errors.Is(err, consoleapi.ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
 		s.toSignIn(v)
 	case errors.Is(err, consoleapi.ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -19,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // The paths of the documents, and of the types of problems, which lead to them.
@@ -49,6 +52,7 @@ type server struct {
 	files   map[string]file // by their names in URLs
 	names   map[string]string
 	mux     *http.ServeMux
+	turns   *callers.Turns // of searches
 }
 
 // file is a style, a script or a picture.
@@ -85,7 +89,7 @@ func New(o Options) http.Handler {
 
 // newServer makes all pages.
 func newServer(o Options) (*server, error) {
-	s := &server{public: publicPath(o.PublicURL), version: o.Version, files: map[string]file{}, names: map[string]string{}, mux: http.NewServeMux()}
+	s := &server{public: publicPath(o.PublicURL), version: o.Version, files: map[string]file{}, names: map[string]string{}, mux: http.NewServeMux(), turns: callers.NewTurns(searchesAtOnce, errBusy)}
 	s.base = s.public + docsPath
 	if err := s.addFiles(o); err != nil {
 		return nil, fmt.Errorf("read files: %w", err)
@@ -188,6 +192,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if err := callers.Identify(w, r, callers.Address(callers.AddressOf(r))); err != nil {
+		s.busy(w, r, "Half of all connections are yours, and others need them. Try again in a moment.")
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
 		s.write(w, r, http.StatusMethodNotAllowed, view{Title: "Only for reading", Text: "The documents are only for reading."})
@@ -233,10 +241,27 @@ func (s *server) document(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, view{Title: d.Title, Page: d.Name, HTML: d.html})
 }
 
-// search serves GET /docs/search.
+// searchesAtOnce is how many searches run at a time, because they need no key.
+const searchesAtOnce = 1
+
+var errBusy = errors.New("too many searches")
+
+// search serves GET /docs/search, in turns by caller.
 func (s *server) search(w http.ResponseWriter, r *http.Request) {
+	leave, err := s.turns.Enter(callers.With(r.Context(), callers.Address(callers.AddressOf(r))))
+	if err != nil {
+		s.busy(w, r, "Too many searches wait. Try again in a moment.")
+		return
+	}
+	defer leave()
 	query := r.URL.Query().Get("q")
 	s.write(w, r, http.StatusOK, view{Title: "Search", Search: true, Query: query, Found: s.library.find(query)})
+}
+
+// busy serves a caller that has its share.
+func (s *server) busy(w http.ResponseWriter, r *http.Request, why string) {
+	w.Header().Set("Retry-After", "1")
+	s.write(w, r, http.StatusTooManyRequests, view{Title: "Too many at once", Text: why})
 }
 
 // problem leads from a type of problem, /problems/<word>, to its description.

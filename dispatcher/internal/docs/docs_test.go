@@ -164,6 +164,41 @@ func TestTheSearchFindsSectionsAndRows(t *testing.T) {
 	require.Contains(t, ask(h, "GET", "/docs/search?q=max_in_flight").Body.String(), "<mark>MAX_IN_FLIGHT</mark>")
 }
 
+// A caller without a key may search, so a search does a bounded work whatever it looks for.
+func TestASearchMarksAndListsABoundedNumberOfWords(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	for _, query := range []string{"er in th re on an es st", "e r i n t h o a", "hookladder", "er er er er er er er er", "--"} {
+		text := ask(h, "GET", "/docs/search?q="+url.QueryEscape(query)).Body.String()
+		results := strings.Split(text, "<li><a class=")[1:]
+		require.LessOrEqual(t, len(results), 30, query)
+		for _, result := range results {
+			require.LessOrEqual(t, strings.Count(result, "<mark>"), 6, query)
+		}
+	}
+	require.NotContains(t, ask(h, "GET", "/docs/search?q=e").Body.String(), "<mark>", "a letter is in every section")
+}
+
+// BenchmarkSearch searches for what is in most sections.
+func BenchmarkSearch(b *testing.B) {
+	h := newTestDocs(b, "", nil)
+	for _, query := range []string{"er in th re on an es st", "a e i o n t r s", "max_in_flight"} {
+		b.Run(query, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask(h, "GET", "/docs/search?q="+url.QueryEscape(query))
+			}
+		})
+	}
+}
+
+// The words of a search are shown as they are, also beside letters of several bytes.
+func TestAnExcerptIsCutBetweenLetters(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\n" + strings.Repeat("é", 100) + "Needle" + strings.Repeat("é", 200) + "\n"})
+	text := ask(h, "GET", "/docs/search?q=needle").Body.String()
+	require.Contains(t, text, "é<mark>Needle</mark>é")
+	require.NotContains(t, text, "\ufffd")
+}
+
 func TestTheTypeOfAProblemLeadsToItsSection(t *testing.T) {
 	h := newTestDocs(t, "", nil)
 	sections := regexp.MustCompile(`<h2 id="([^"]+)">([^<]+)</h2>`).FindAllStringSubmatch(ask(h, "GET", "/docs/problems").Body.String(), -1)

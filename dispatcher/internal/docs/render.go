@@ -96,6 +96,7 @@ func readLibrary(documents fs.FS, base string, picture func(name string) string)
 	}
 	for i := range l.sections {
 		s := &l.sections[i]
+		s.text = strings.ToValidUTF8(s.text, "?")
 		s.low = lowered{heading: lower(s.heading), title: lower(s.page.Title), text: lower(s.text)}
 	}
 	return l, nil

@@ -6,11 +6,15 @@ import (
 	"strings"
 )
 
-// The limits of a search: a query of 8 words, and 40 results.
+// The limits of a search, because callers without a key may search too. A single letter is in
+// every section, so a query needs longer words.
 const (
 	queryBytes = 200
 	queryWords = 8
-	mostHits   = 40
+	leastWord  = 2 // bytes
+	mostCount  = 5 // of a word in a section
+	mostHits   = 30
+	mostMarks  = 6 // in a result
 )
 
 // excerptBytes is about how much of a section a result shows, and
@@ -31,7 +35,7 @@ type section struct {
 }
 
 // lowered has the texts of a section in lower case. They are made once, because a search reads all
-// sections, and a caller without a key may search too.
+// sections.
 type lowered struct{ heading, title, text string }
 
 // hit is a section that the search found.
@@ -49,6 +53,8 @@ type fragment struct {
 // find returns the sections that have all words of a query, the best ones first.
 func (l *library) find(query string) []hit {
 	words := strings.Fields(lower(query[:min(len(query), queryBytes)]))
+	phrase := strings.Join(words, " ")
+	words = slices.DeleteFunc(words, func(w string) bool { return len(w) < leastWord })
 	words = words[:min(len(words), queryWords)]
 	if len(words) == 0 {
 		return nil
@@ -59,7 +65,7 @@ func (l *library) find(query string) []hit {
 	}
 	var best []rated
 	for i := range l.sections {
-		if score := l.sections[i].score(words); score > 0 {
+		if score := l.sections[i].score(words, phrase); score > 0 {
 			best = append(best, rated{&l.sections[i], score})
 		}
 	}
@@ -67,7 +73,7 @@ func (l *library) find(query string) []hit {
 	var found []hit
 	for _, r := range best[:min(len(best), mostHits)] {
 		s := r.section
-		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: excerpt(s.text, words)}
+		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: s.excerpt(words)}
 		if s.heading != "" {
 			h.Title += ": " + s.heading
 		}
@@ -78,10 +84,10 @@ func (l *library) find(query string) []hit {
 
 // score rates a section, 0 if it lacks a word. A word in the heading counts more than some in
 // the text.
-func (s *section) score(words []string) int {
+func (s *section) score(words []string, phrase string) int {
 	total := 0
 	for _, w := range words {
-		own := min(strings.Count(s.low.text, w), 5)
+		own := count(s.low.text, w)
 		if strings.Contains(s.low.heading, w) {
 			own += 20
 		}
@@ -93,10 +99,23 @@ func (s *section) score(words []string) int {
 		}
 		total += own
 	}
-	if s.low.heading == strings.Join(words, " ") {
+	if s.low.heading == phrase {
 		total += 100
 	}
 	return total
+}
+
+// count returns how often a word is in a text, up to mostCount.
+func count(text, word string) (n int) {
+	for n < mostCount {
+		_, rest, ok := strings.Cut(text, word)
+		if !ok {
+			break
+		}
+		text = rest
+		n++
+	}
+	return n
 }
 
 // lower returns a text in lower case. It changes only ASCII, so that each place in it is the same
@@ -122,9 +141,10 @@ func firstOf(text string, words []string) (at, length int) {
 	return at, length
 }
 
-// excerpt returns the part of a text around the first word, with all words marked.
-func excerpt(text string, words []string) []fragment {
-	at, _ := firstOf(lower(text), words)
+// excerpt returns the part of the section around the first word, with the first words marked.
+func (s *section) excerpt(words []string) []fragment {
+	text, low := s.text, s.low.text // of the same length
+	at, _ := firstOf(low, words)
 	from := max(at-excerptLead, 0)
 	if next := strings.IndexByte(text[from:], ' '); from > 0 && next >= 0 && from+next < at {
 		from += next + 1
@@ -133,22 +153,25 @@ func excerpt(text string, words []string) []fragment {
 	if last := strings.LastIndexByte(text[from:to], ' '); to < len(text) && from+last > at {
 		to = from + last
 	}
-	shown := strings.ToValidUTF8(text[from:to], "")
+	text, low = text[from:to], low[from:to]
 	var all []fragment
 	if from > 0 {
 		all = append(all, fragment{Text: "… "})
 	}
-	for {
-		i, n := firstOf(lower(shown), words)
+	for range mostMarks {
+		i, n := firstOf(low, words)
 		if i < 0 {
 			break
 		}
-		all = append(all, fragment{Text: shown[:i]}, fragment{Text: shown[i : i+n], Mark: true})
-		shown = shown[i+n:]
+		all = append(all, fragment{Text: valid(text[:i])}, fragment{Text: valid(text[i : i+n]), Mark: true})
+		text, low = text[i+n:], low[i+n:]
 	}
-	all = append(all, fragment{Text: shown})
-	if to < len(text) {
+	all = append(all, fragment{Text: valid(text)})
+	if to < len(s.text) {
 		all = append(all, fragment{Text: " …"})
 	}
 	return all
 }
+
+// valid removes the halves of a letter at the ends of a cut text.
+func valid(text string) string { return strings.ToValidUTF8(text, "") }

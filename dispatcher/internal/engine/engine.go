@@ -120,13 +120,16 @@ type Engine struct {
 	lost atomic.Pointer[dispatcher.Emptied] // data lost by the store; nil: none
 }
 
+// listsAtOnce is how many lists are read at a time, so that lists do not slow down publishing.
+const listsAtOnce = 2
+
 // New returns an Engine for a queue and a sender.
 func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e := &Engine{
 		options: o, deliveries: q.Deliveries, reads: q.Reads, instances: q.Instances, store: q.Store, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
-		lists: callers.NewTurns(dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
+		lists: callers.NewTurns(listsAtOnce, dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, rouse: wait.NewSignal(), leases: newLeaseSet(), doubt: wait.NewSignal(),
 		ready: wait.NewSignal(), due: wait.NewSignal(), unseen: wait.NewSignal(),
 		poll: wait.NewSignal(), settled: wait.NewSignal(), stopped: make(chan struct{}),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
@@ -67,6 +69,42 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
+func TestAFormTakesFromTheBudgetUntilItIsDone(t *testing.T) {
+	b := api.NewBodies(1 << 20)
+	read := func(share string, n int) (func(), string, error) {
+		r := apitest.NewRequest("POST", "/console/endpoints", "a="+strings.Repeat("x", n))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		release, err := b.Form(httptest.NewRecorder(), r, share, 128<<10)
+		return release, r.PostFormValue("a"), err
+	}
+	var all []func()
+	for range 4 {
+		release, text, err := read("shop", 100_000)
+		all = append(all, release)
+		if err != nil {
+			require.ErrorIs(t, err, api.ErrNoRoom)
+			continue
+		}
+		require.Len(t, text, 100_000)
+	}
+	_, _, err := read("shop", 120_000)
+	require.ErrorIs(t, err, api.ErrNoRoom, "it has half of the budget")
+	_, text, err := read("shop", 10_000)
+	require.NoError(t, err, "a small one takes nothing from it")
+	require.Len(t, text, 10_000)
+	release, _, err := read("other", 100_000)
+	require.NoError(t, err)
+	release()
+	for _, release := range all {
+		release()
+	}
+	_, _, err = read("shop", 120_000)
+	require.NoError(t, err)
+	var long *http.MaxBytesError
+	_, _, err = read("shop", 200_000)
+	require.ErrorAs(t, err, &long)
+}
+
 func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 	const budget = 1 << 20
 	entered, leave := make(chan string), make(chan struct{})
@@ -77,7 +115,7 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 		}
 		return []dispatcher.Published{apitest.Accepted(batch[0])}, nil
 	}}
-	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = budget })
+	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(budget, o.Policy.MaxBody) })
 	large, small := batchOf(262_000), batchOf(10_000)
 
 	first := begin(t, addr, apitest.PublishKey, len(large), large)
@@ -112,7 +150,7 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 }
 
 func TestABodyThatBreaksOffGivesItsBytesBack(t *testing.T) {
-	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"), func(o *httpapi.Options) { o.Bodies = 600_000 })
+	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(600_000, o.Policy.MaxBody) })
 	large := batchOf(200_000)
 	for range 10 {
 		c := begin(t, addr, apitest.PublishKey, len(large), large[:150_000])

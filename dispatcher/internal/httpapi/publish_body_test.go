@@ -55,7 +55,7 @@ func TestABodyTooLargeIs413(t *testing.T) {
 
 // What no key may hold of the budget could never be read: it is told at once.
 func TestARequestStaysWithinTheBudget(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 1 << 20 })
+	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(1<<20, o.Policy.MaxBody) })
 	call := func(n int) *httptest.ResponseRecorder {
 		r := apitest.NewRequest("POST", "/v1/messages", apitest.Message(`"raw_body":"`+strings.Repeat(`\u0001`, n)+`"`))
 		r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
@@ -68,7 +68,7 @@ func TestARequestStaysWithinTheBudget(t *testing.T) {
 func TestTheLargestMessageFitsHoweverSmallTheBudget(t *testing.T) {
 	limits := apitest.Policy()
 	limits.MaxBody = 4 << 20
-	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithLimits(limits), apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = 8 << 20 })
+	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithLimits(limits), apitest.WithKeys(t, apitest.PublishKey+":publish,"+apitest.OtherKey+":publish"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(8<<20, o.Policy.MaxBody) })
 	text := apitest.Message(`"raw_body_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"`)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/messages", strings.NewReader(text))
 	require.NoError(t, err)

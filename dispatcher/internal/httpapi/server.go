@@ -66,7 +66,7 @@ type Options struct {
 	Policy  dispatcher.Policy // the rules for messages; MaxBody is required
 	Version string
 	Forgets bool         // the store keeps its data in memory, and each response has a header that says so
-	Bodies  int64        // bytes of requests in memory at once; 0: 64 MiB
+	Bodies  *api.Bodies  // the budget for requests in memory; nil: one of 64 MiB
 	Waiting int          // maximum number of connections that wait for events; 0: 1000
 	Metrics http.Handler // serves GET /metrics; nil: there is no such path
 	Counter Counter      // counts responses; nil: they are not counted
@@ -102,19 +102,26 @@ func New(o Options) (http.Handler, error) {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
 	o.Policy.Passed = &dispatcher.Passed{}
-	// One key may use half of the budget, which is enough for at least the largest message.
-	budget := max(cmp.Or(max(o.Bodies, 0), api.BodyBytes), 2*(messages.PlainBytes(o.Policy.MaxBody)+api.FirstBody))
-	s := newServer(o, budget)
-	s.single = messages.SingleBytes(o.Policy.MaxBody, budget)
+	if o.Bodies == nil {
+		o.Bodies = NewBodies(api.BodyBytes, o.Policy.MaxBody)
+	}
+	s := newServer(o)
+	s.single = messages.SingleBytes(o.Policy.MaxBody, o.Bodies.Most())
 	s.register(o.Version)
 	s.routeProfiles()
 	s.mux.HandleFunc("/", s.noRoute)
 	return s, nil
 }
 
-func newServer(o Options, bodies int64) *server {
+// NewBodies returns a budget for requests. One key may use half of it, which is enough for at
+// least the largest message.
+func NewBodies(most int64, maxBody int) *api.Bodies {
+	return api.NewBodies(max(most, 2*(messages.PlainBytes(maxBody)+api.FirstBody)))
+}
+
+func newServer(o Options) *server {
 	s := &server{
-		o: o, keys: o.Keys, bodies: api.NewBodies(bodies), figures: o.Metrics, counter: o.Counter, log: o.Log,
+		o: o, keys: o.Keys, bodies: o.Bodies, figures: o.Metrics, counter: o.Counter, log: o.Log,
 		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
 		waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
 	}
@@ -133,7 +140,8 @@ func newServer(o Options, bodies int64) *server {
 // with the scope read. If there are no keys and the address is local (a loopback one), every
 // caller gets it.
 func NewOpen(o Options, isLocal bool) http.Handler {
-	s := newServer(o, o.Bodies)
+	o.Bodies = api.NewBodies(0) // no operation here has a body
+	s := newServer(o)
 	s.strangers = !isLocal
 	for _, op := range s.healthOperations() {
 		s.handle(op)

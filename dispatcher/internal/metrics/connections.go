@@ -21,7 +21,7 @@ type connections struct{ of Connections }
 var (
 	connectionsOpen    = prometheus.NewDesc(prefix+"connections", "Open connections to the API.", nil, nil)
 	connectionsRefused = prometheus.NewDesc(prefix+"connections_refused_total",
-		"Connections to the API that were closed for lack of room: an idle one for a new one (idle), a new one (full), or by the system (error).",
+		"Connections to the API that were closed for lack of room: an idle one or one without a key for a new one (idle), a new one (full), or by the system (error).",
 		[]string{"why"}, nil)
 )
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -39,6 +40,25 @@ type Bodies struct {
 // NewBodies returns a budget of some bytes.
 func NewBodies(most int64) *Bodies {
 	return &Bodies{most: most, all: semaphore.NewWeighted(most)}
+}
+
+// Most returns the size of the budget.
+func (b *Bodies) Most() int64 { return b.most }
+
+// ErrNoRoom reports that the budget is used up.
+var ErrNoRoom = errors.New("no room for the body")
+
+// Form parses the form that a request has as its body, of at most most bytes. What is longer than
+// FirstBody takes from the budget as it arrives, and from the share of a name, until release.
+func (b *Bodies) Form(w http.ResponseWriter, r *http.Request, share string, most int64) (release func(), err error) {
+	h := Reservation{From: b, Own: b.Share(share, 2)}
+	buf, err := receive(http.MaxBytesReader(w, r.Body, most), &h, most)
+	if err == nil {
+		r.Body = io.NopCloser(buf)
+		err = r.ParseForm()
+	}
+	Release(buf)
+	return h.End, err
 }
 
 // Share returns the part of the budget that one of n keys may use, which is half of it. It
@@ -109,9 +129,6 @@ func Release(buf *bytes.Buffer) {
 	}
 }
 
-// errNoRoom reports that the budget is used up.
-var errNoRoom = errors.New("no room for the body")
-
 // receive reads a body of at most n bytes into a buffer that grows as bytes arrive. The caller
 // releases the buffer, also after an error.
 func receive(body io.Reader, h *Reservation, most int64) (*bytes.Buffer, error) {
@@ -120,7 +137,7 @@ func receive(body io.Reader, h *Reservation, most int64) (*bytes.Buffer, error) 
 		if buf.Available() < bytes.MinRead {
 			larger, ok := grow(buf, h, most)
 			if !ok {
-				return buf, errNoRoom
+				return buf, ErrNoRoom
 			}
 			buf = larger
 		}

@@ -111,7 +111,7 @@ func (q *Request) receive() (*bytes.Buffer, error) {
 	var tooMany *http.MaxBytesError
 	var network net.Error
 	switch {
-	case err == errNoRoom:
+	case err == ErrNoRoom:
 		return nil, &Problem{Kind: Crowded, Detail: "nothing was changed; send it again in a moment, or in smaller batches"}
 	case errors.As(err, &tooMany):
 		return nil, q.tooLarge()

@@ -162,8 +162,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeListeners(ln, metricsLn) // a server has closed them already
 	o.own = listening(ln, metricsLn)
+	visitors := callers.New(share.accepted, o.Proxies, o.Log)
+	apiPort, figuresPort := openPort(ln, visitors, o), openPort(metricsLn, callers.New(figuresConnections, nil, o.Log), o)
+	defer apiPort.close()
+	defer figuresPort.close()
 	store, closeStore, err := openStore(ctx, o)
 	if err != nil && ctx.Err() != nil {
 		o.Log.Info("stopped before it began", "err", err)
@@ -192,11 +195,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	visitors := callers.New(share.accepted, o.Proxies, o.Log)
 	p.figures.WatchConnections(visitors)
 	f := flow{
-		process: p, o: o, api: api, ln: guarded(ln, visitors),
-		figures: newMetricsServer(p, o), figuresLn: guarded(metricsLn, callers.New(figuresConnections, nil, o.Log)),
+		process: p, o: o, api: api, apiPort: apiPort, figures: newMetrics(p, o), figuresPort: figuresPort,
 		renew: renewer{keyring: p.keyring, engine: p.engine, store: store, reloads: p.figures.WatchReloads(), log: o.Log},
 	}
 	return f.run(ctx)

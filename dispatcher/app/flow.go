@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -23,13 +22,13 @@ import (
 // as it closes, and that request would be lost. Every step has a timeout: Options.Delay,
 // Engine.Grace, answerGrace, and the engine's own timeout for a store that does not respond.
 type flow struct {
-	process   *process
-	o         Options
-	api       *http.Server
-	ln        net.Listener // nil: it only dispatches
-	figures   *http.Server
-	figuresLn net.Listener // nil: only the API has metrics
-	renew     renewer
+	process     *process
+	o           Options
+	api         http.Handler
+	apiPort     *port // nil: it only dispatches
+	figures     http.Handler
+	figuresPort *port // nil: only the API has metrics
+	renew       renewer
 }
 
 // answerGrace is the timeout of open requests during the stop. A publish takes milliseconds. A
@@ -91,7 +90,7 @@ func (f flow) run(ctx context.Context) error {
 		f.renew.run(working, f.o.Renew)
 		return nil
 	})
-	if f.figuresLn != nil {
+	if f.figuresPort != nil {
 		g.Go(func() error { return f.serveFigures(working) })
 	}
 	err := g.Wait()
@@ -104,7 +103,7 @@ func (f flow) run(ctx context.Context) error {
 func (f flow) delay(leaving, failed context.Context) {
 	<-leaving.Done()
 	wait := f.o.Delay
-	if f.ln == nil || failed.Err() != nil {
+	if f.apiPort == nil || failed.Err() != nil {
 		wait = 0
 	}
 	f.o.stopping.Store(true)
@@ -121,23 +120,24 @@ func (f flow) delay(leaving, failed context.Context) {
 // serve serves the API until ctx ends, the attempts have ended, and open requests have their
 // responses. Without an address it only waits.
 func (f flow) serve(ctx context.Context) error {
-	served := make(chan error, 1)
-	if f.ln != nil {
-		go func() { served <- f.api.Serve(f.ln) }()
+	var ended chan struct{}
+	if f.apiPort != nil {
+		f.apiPort.handle(f.api)
+		ended = f.apiPort.ended
 	}
 	f.logStart()
 	select {
-	case err := <-served:
-		return fmt.Errorf("serve api: %w", err)
+	case <-ended:
+		return fmt.Errorf("serve api: %w", f.apiPort.err)
 	case <-ctx.Done():
 	}
 	f.process.engine.Drain(context.WithoutCancel(ctx)) // it has its own timeout
-	if f.ln == nil {
+	if f.apiPort == nil {
 		return nil
 	}
 	err := f.shutDown(ctx)
-	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
-		err = errors.Join(err, ended)
+	if <-ended; !errors.Is(f.apiPort.err, http.ErrServerClosed) {
+		err = errors.Join(err, f.apiPort.err)
 	}
 	return err
 }
@@ -145,22 +145,25 @@ func (f flow) serve(ctx context.Context) error {
 // serveFigures serves the metrics until the work has ended, so that a scraper reads the last
 // values.
 func (f flow) serveFigures(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { _ = f.figures.Close() })()
-	if err := f.figures.Serve(f.figuresLn); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve metrics: %w", err)
+	f.figuresPort.handle(f.figures)
+	select {
+	case <-f.figuresPort.ended:
+		return fmt.Errorf("serve metrics: %w", f.figuresPort.err)
+	case <-ctx.Done():
+		f.figuresPort.close()
+		return nil
 	}
-	return nil
 }
 
 // logStart logs the start.
 func (f flow) logStart() {
 	addr := "off"
-	if f.ln != nil {
-		addr = f.ln.Addr().String()
+	if f.apiPort != nil {
+		addr = f.apiPort.addr.String()
 	}
 	figures := "" // with the API
-	if f.figuresLn != nil {
-		figures = f.figuresLn.Addr().String()
+	if f.figuresPort != nil {
+		figures = f.figuresPort.addr.String()
 	}
 	f.o.Log.Info("started", "listen", addr, "metrics", figures, "project", f.o.Project, "partitions", f.process.store.Partitions(),
 		"permits", f.o.Engine.MaxInFlight, "store", f.process.info.Kind, "mode", f.process.info.Mode,
@@ -174,9 +177,9 @@ func (f flow) logStart() {
 func (f flow) shutDown(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerGrace)
 	defer cancel()
-	if err := f.api.Shutdown(patience); err != nil {
+	if err := f.apiPort.Shutdown(patience); err != nil {
 		f.o.Log.Warn("open requests were cut", "err", err)
-		return f.api.Close()
+		return f.apiPort.Close()
 	}
 	return nil
 }

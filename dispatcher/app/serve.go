@@ -61,7 +61,8 @@ func archiveCheck(s archive.Status) dispatcher.Check {
 	return c
 }
 
-func newAPI(p *process, o Options) (*http.Server, error) {
+// newAPI returns the handler of the API, the console and the documents.
+func newAPI(p *process, o Options) (http.Handler, error) {
 	api := p.apiOptions()
 	api.Keys = p.keyring
 	api.Policy = o.policy(p.engine, p.guard)
@@ -82,7 +83,7 @@ func newAPI(p *process, o Options) (*http.Server, error) {
 	if handler, err = withDocuments(handler, p, o); err != nil {
 		return nil, err
 	}
-	return callers.Server(closing(handler, o.stopping), o.Log), nil
+	return closing(handler, o.stopping), nil
 }
 
 // closing closes the connection after each response while the process stops. The caller opens
@@ -123,13 +124,13 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 	}
 }
 
-// newMetricsServer returns the server of metrics and health, which needs no key. On a loopback
+// newMetrics returns the handler of metrics and health, which needs no key. On a loopback
 // address it rejects requests by pages in a browser of this host.
-func newMetricsServer(p *process, o Options) *http.Server {
+func newMetrics(p *process, o Options) http.Handler {
 	open := p.apiOptions()
 	open.Forgets = o.InMemory
 	open.Keys, open.Metrics, open.Log = p.keyring, p.figures, o.Log
-	return callers.Server(closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping), o.Log)
+	return closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping)
 }
 
 // listenBoth opens the listeners before anything else starts, because an address in use is the
@@ -182,12 +183,40 @@ func listening(listeners ...net.Listener) *egress.Listeners {
 	return own
 }
 
-// guarded limits the connections of a listener.
-func guarded(ln net.Listener, visitors *callers.Guests) net.Listener {
+// port is a listener with its server. It responds from the bind on: until the store is there, as
+// httpapi.Starting.
+type port struct {
+	*http.Server
+	addr    net.Addr
+	handler atomic.Pointer[http.Handler]
+	ended   chan struct{} // closed when Serve has returned
+	err     error         // its result, after that
+}
+
+// openPort begins to serve a listener, whose connections the visitors limit; nil: there is none.
+func openPort(ln net.Listener, visitors *callers.Guests, o Options) *port {
 	if ln == nil {
 		return nil
 	}
-	return visitors.Listen(ln)
+	p := &port{addr: ln.Addr(), ended: make(chan struct{})}
+	p.handle(httpapi.Starting())
+	p.Server = callers.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*p.handler.Load()).ServeHTTP(w, r) }), o.Log)
+	go func() {
+		defer close(p.ended)
+		p.err = p.Serve(visitors.Listen(ln))
+	}()
+	return p
+}
+
+// handle replaces the handler.
+func (p *port) handle(h http.Handler) { p.handler.Store(&h) }
+
+// close closes the listener and all connections.
+func (p *port) close() {
+	if p != nil {
+		_ = p.Close()
+		<-p.ended
+	}
 }
 
 func closeListeners(listeners ...net.Listener) {

@@ -156,6 +156,22 @@ func NewOpen(o Options, isLocal bool) http.Handler {
 	return h
 }
 
+// Starting returns the handler of both ports until the store is there. GET /healthz reports that the
+// process is alive, and everything else gets a 503, so that callers go to another instance.
+func Starting() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
+		if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			if alive, err := (*server)(nil).healthz(r.Context(), nil); err == nil {
+				alive.Write(w)
+			}
+			return
+		}
+		(&api.Problem{Kind: api.Starting, Detail: "it waits for its store: ask again in a moment, or ask another instance"}).Write(w)
+	})
+}
+
 // Values of headers. They are shared, and never changed.
 var (
 	noSniff = []string{"nosniff"}

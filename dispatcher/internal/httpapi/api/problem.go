@@ -80,6 +80,7 @@ var (
 	// which takes longer.
 	Unavailable = &Kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
 	NotReady    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance is not ready", 1}
+	Starting    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance starts", 1}
 	stopping    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance stops", 1}
 	// A person has to act, so a caller need not ask each second.
 	emptiedStore = &Kind{"unavailable", http.StatusServiceUnavailable, "The store lost data", 5}

@@ -103,3 +103,13 @@ func TestAWatchEndsWhereItsJobIsGone(t *testing.T) {
 	environ, _ := jobsAPI(t, map[string][]string{"GET /v1/jobs/job_7": {begun, ""}})
 	require.Equal(t, exitNotFound, atTerminal(t, environ, "", "jobs", "show", "job_7", "--watch").code)
 }
+
+func TestDeadAndJobsListWithoutAWordBehindThem(t *testing.T) {
+	for _, of := range []string{"dead", "jobs"} {
+		environ, calls := jobsAPI(t, nil)
+		command(t, environ, "", of)
+		command(t, environ, "", of, "list")
+		require.Len(t, *calls, 2)
+		require.Equal(t, (*calls)[1], (*calls)[0])
+	}
+}

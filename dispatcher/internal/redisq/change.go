@@ -5,8 +5,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
@@ -65,6 +68,37 @@ func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.Delivery
 func (s *Store) CarryOut(ctx context.Context, by string, lane dispatcher.Lane) (ended int, err error) {
 	return s.carryOut(ctx, by, lane, math.MaxInt)
 }
+
+// CarryOutAll is CarryOut for all lanes of a partition with deliveries that a cancel marked. The
+// marks themselves name the lanes, so it finds them also after a job was killed.
+func (s *Store) CarryOutAll(ctx context.Context, by string, partition int) error {
+	swept := map[dispatcher.Lane]bool{}
+	for cursor, more := "", true; more; more = cursor != "" {
+		found, next, err := s.conn.Scan(ctx, "read marks", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+			return p.HScan(ctx, s.tags[partition]+keys.Marks, at, "", marksAtOnce)
+		})
+		if err != nil {
+			return err
+		}
+		cursor = next
+		for i := 0; i+1 < len(found); i += 2 {
+			id, ok := dispatcher.ParseDeliveryID(found[i])
+			if !ok || found[i+1] != markCancelled || swept[id.Lane] || s.conn.PartitionOf(id.Lane) != partition {
+				continue
+			}
+			swept[id.Lane] = true
+			if _, err := s.CarryOut(ctx, by, id.Lane); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	markCancelled = "c"
+	marksAtOnce   = 1000
+)
 
 func (s *Store) carryOut(ctx context.Context, by string, lane dispatcher.Lane, steps int) (ended int, err error) {
 	n := s.conn.PartitionOf(lane)

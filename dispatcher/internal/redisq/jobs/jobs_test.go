@@ -324,6 +324,22 @@ var jobCases = []jobCase{
 		b.MustStand(c.ID, dispatcher.StatusCancelled)
 		b.MustStand(rig.Named("a", "later"), dispatcher.StatusReady)
 	}},
+	{name: "a cancel ends what it marked deep in a list, also after it was killed", run: func(b *bench) {
+		const n = 6000
+		b.PublishMany("a", n)
+		ids := b.ListAll(dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusReady}}, 500)
+		j, _ := b.add(dispatcher.JobCancel, dispatcher.Filter{})
+		deep := []dispatcher.DeliveryID{ids[n/2-1].ID, ids[n/2].ID}
+		require.Equal(b, 2, b.step(j, "", deep...).Done)
+		require.Equal(b, int64(n), b.Stats().Counts[dispatcher.StatusReady], "they are only marked, or the case shows nothing")
+		j.Turn++ // of another instance, which does not know what was marked
+		_, err := b.jobs.Turn(b.Ctx, rig.One, j)
+		require.NoError(b, err)
+		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Ended: true})
+		require.NoError(b, err)
+		require.Equal(b, int64(n-2), b.Stats().Counts[dispatcher.StatusReady])
+		require.Equal(b, int64(2), b.Stats().Counts[dispatcher.StatusCancelled])
+	}},
 	{name: "records are changed by one at a time, and kept for a week", run: func(b *bench) {
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Tenants: []string{"t1"}})
 		live, names, err := b.jobs.Live(b.Ctx)

@@ -130,11 +130,18 @@ const (
 	probed   = 3
 )
 
-// Step changes deliveries that the job found and writes its progress.
+// Step changes deliveries that the job found and writes its progress. Before the end of a cancel it
+// ends the deliveries that lie deep in long lists, which the steps only marked: otherwise they count
+// as ready until they are read, in a paused lane for ever.
 func (s *Store) Step(ctx context.Context, by string, step dispatcher.JobStep) (dispatcher.JobStepped, error) {
 	cursor := step.Cursor
 	if step.Ended {
 		cursor = atEnd
+		if step.Job.Kind == dispatcher.JobCancel {
+			if err := s.queue.CarryOutAll(ctx, by, step.Part); err != nil {
+				return dispatcher.JobStepped{}, err
+			}
+		}
 	}
 	text := fmt.Sprintf("%d %d %s %d %d %d %s", step.Job.Number, step.Job.Turn, indexes[step.Status], step.Skipped, step.Named, conn.Flag(step.Job.Probe), cursor)
 	progress, codes, err := s.queue.JobStep(ctx, by, text, step)

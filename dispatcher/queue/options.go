@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
 	"github.com/hookladder/hookladder/dispatcher/internal/otel"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -59,7 +60,9 @@ type Options struct {
 
 	TracerProvider trace.TracerProvider // gets a span of each publish and of each call of a handler; nil: no spans
 
-	Log *slog.Logger // nil: warnings and errors go to slog.Default()
+	// Log gets the log; nil: warnings and errors go to slog.Default(). Its handler is called on a
+	// goroutine of its own, so nothing waits for it. If it hangs, lines beyond 4 MiB are dropped.
+	Log *slog.Logger
 }
 
 // Limits and defaults that are not part of the documented contract.
@@ -86,6 +89,7 @@ type settings struct {
 	workers int
 	grace   time.Duration
 	log     *slog.Logger
+	lines   *logqueue.Queue // of log
 }
 
 // settings checks the options and fills in the defaults. It reports all mistakes at once.
@@ -100,6 +104,8 @@ func (o Options) settings(url string) (settings, error) {
 	if s.log == nil {
 		s.log = slog.New(warnings{slog.Default().Handler()})
 	}
+	s.lines = logqueue.New(s.log.Handler())
+	s.log = s.lines.Logger()
 	s.grace = max(s.grace, 0)
 	project := cmp.Or(o.Project, "default")
 	timeout := cmp.Or(o.AttemptTimeout, 15*time.Second)

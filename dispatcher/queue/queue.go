@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
+	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
@@ -25,8 +26,8 @@ type Queue struct {
 	store  *redisq.Store
 	engine *engine.Engine
 	policy dispatcher.Policy
-	log    *slog.Logger
-	tracer trace.Tracer // nil: nothing is traced
+	lines  *logqueue.Queue // of the log
+	tracer trace.Tracer    // nil: nothing is traced
 
 	mu       sync.Mutex // guards the fields below
 	handlers *handlers
@@ -53,7 +54,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	q := &Queue{store: store, policy: s.policy, log: s.log, tracer: s.engine.Tracer, ended: make(chan struct{})}
+	q := &Queue{store: store, policy: s.policy, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
 	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
@@ -173,6 +174,9 @@ func (q *Queue) Close() error {
 	return q.close()
 }
 
+// flushWithin bounds the wait for the last lines of the log.
+const flushWithin = time.Second
+
 func (q *Queue) close() error {
 	q.closeOnce.Do(func() {
 		q.mu.Lock()
@@ -181,6 +185,7 @@ func (q *Queue) close() error {
 		q.end()
 		<-q.ended
 		q.closeErr = errors.Join(q.engineErr, q.store.Close())
+		q.lines.Flush(flushWithin)
 	})
 	return q.closeErr
 }

@@ -99,6 +99,35 @@ func (l logged) waitFor(t testing.TB, line string) {
 	}
 }
 
+// unread is a log whose reader hangs.
+type unread struct {
+	logged
+	reads chan struct{} // closed: it reads
+}
+
+func (l unread) Handle(ctx context.Context, r slog.Record) error {
+	<-l.reads
+	return l.logged.Handle(ctx, r)
+}
+
+func TestALogThatHangsStopsNoHandler(t *testing.T) {
+	log := unread{newLogged(), make(chan struct{})}
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2, Ladder: []time.Duration{}, Log: slog.New(log)})
+	p.Handle("work", func(_ context.Context, d queue.Delivery) error {
+		if d.Topic == "bad" {
+			panic("bad")
+		}
+		return nil
+	})
+	p.start(t)
+	for range 5 {
+		require.Equal(t, dispatcher.StatusDead, p.ends(t, p.publish(t, queue.Message{Topic: "bad"}).ID).Status)
+	}
+	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, p.publish(t, queue.Message{}).ID).Status)
+	close(log.reads)
+	log.waitFor(t, "ERROR handler panicked")
+}
+
 const (
 	isOverdue = "WARN a handler did not return by its deadline; its worker is not free until it does"
 	gaveUp    = "WARN a handler took twice its timeout: its attempt has failed"

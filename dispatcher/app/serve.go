@@ -28,6 +28,9 @@ type readiness struct {
 	archiver *archiver.Archiver // nil: not reported
 }
 
+// Alive returns an error if the process is stuck.
+func (r readiness) Alive() error { return r.engine.Alive() }
+
 // Ready returns the state of the store and of the archive. A fault of the archive stops no
 // publish. After the stop began it returns an error, so that load balancers send callers to
 // other instances.

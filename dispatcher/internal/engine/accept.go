@@ -188,6 +188,8 @@ func (a *accepter) gather(open []*ticket) []*ticket {
 // because the same call leases deliveries that are due at once.
 func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ticket) {
 	e := a.engine
+	e.progress.accept.begin()
+	defer e.progress.accept.end()
 	batch, turns := deal(open)
 	lease := 0
 	name, may := e.mayLease()

@@ -295,6 +295,8 @@ func (a *deliveryAttempt) judge(answer dispatcher.Answer) {
 
 // record passes the outcome to the settler and logs the attempt.
 func (a *deliveryAttempt) record() {
+	a.engine.progress.record.begin()
+	defer a.engine.progress.record.end()
 	c, r, s := a.claimed, &a.route, &a.outcome
 	kept := a.excerpt
 	if c.First && s.Verdict == dispatcher.Delivered {

@@ -44,7 +44,7 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	tick := time.NewTicker(beats.Every)
 	defer tick.Stop()
 	for {
-		h.engine.dead.put(h.beat(ctx))
+		h.engine.dead.put(h.beatIfAlive(ctx))
 		for waits := true; waits; {
 			select {
 			case <-ctx.Done():
@@ -59,6 +59,16 @@ func (h *heartbeat) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// beatIfAlive beats unless this instance is stuck.
+func (h *heartbeat) beatIfAlive(ctx context.Context) (dead []string) {
+	if h.engine.Alive() != nil {
+		return nil
+	}
+	h.engine.progress.beat.begin()
+	defer h.engine.progress.beat.end()
+	return h.beat(ctx)
 }
 
 // stageBeat is the name of a beat in the log. Each beat writes to the store.

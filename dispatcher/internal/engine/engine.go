@@ -99,6 +99,8 @@ type Engine struct {
 	over context.Context // ends, with a cause, when this instance can't continue
 	quit context.CancelCauseFunc
 
+	progress *progress
+
 	identity atomic.Pointer[identity]
 	seen     sightings
 	wall     func(time.Time) time.Time // wall clock of this host; tests set it
@@ -138,6 +140,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 	e.outages.ReadOnly, e.outages.Writes = e.diskLog, stageBeat
 	e.taking, e.stop = context.WithCancel(context.Background())
 	e.over, e.quit = context.WithCancelCause(context.Background())
+	e.progress = &progress{stages: newStages(), log: e.log}
 	e.identity.Store(&identity{base: o.Instance, count: 1})
 	e.shortage = &shortage{log: e.log, over: e.ready}
 	e.network = newOwnNetwork(e, s)
@@ -183,11 +186,15 @@ func (e *Engine) Resign(secrets []signer.Secret) error {
 // Ping returns an error if the store does not respond.
 func (e *Engine) Ping(ctx context.Context) error { return e.store.Ping(ctx) }
 
-// Ready returns a description of the store, or an error if it does not respond. During the
-// shutdown it returns ErrStopping, so that a load balancer stops sending callers here.
+// Ready returns a description of the store, or an error if it does not respond, or if this
+// instance is stuck. During the shutdown it returns ErrStopping, so that a load balancer stops
+// sending callers here.
 func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	if e.taking.Err() != nil {
 		return dispatcher.StoreInfo{}, dispatcher.ErrStopping
+	}
+	if err := e.Alive(); err != nil {
+		return dispatcher.StoreInfo{}, err
 	}
 	if err := e.store.Ping(ctx); err != nil {
 		return dispatcher.StoreInfo{}, err

@@ -332,6 +332,8 @@ func unbegun(leases []dispatcher.Lease, due time.Time) []dispatcher.Settlement {
 // the verdict that counts if the lease is still valid. done is called when the outcome was
 // recorded, or can't be recorded any more. It must not block.
 func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict {
+	e.progress.record.begin()
+	defer e.progress.record.end()
 	d, now := e.deliverer, e.store.Now()
 	if h.At.IsZero() {
 		h.At = now

@@ -87,6 +87,8 @@ func (r *reaper) Run(ctx context.Context) error {
 // whole queue responded.
 func (r *reaper) reapOrphans(ctx context.Context) bool {
 	e := r.engine
+	e.progress.reap.begin()
+	defer e.progress.reap.end()
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	names, err := e.instances.Orphans(call)
@@ -109,6 +111,8 @@ func lost(name string, taken int) dispatcher.News {
 // leases were moved.
 func (r *reaper) reap(ctx context.Context, name string) (taken int, ok bool) {
 	e := r.engine
+	e.progress.reap.begin()
+	defer e.progress.reap.end()
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	taken, err := e.instances.Reap(call, e.name(), name)

@@ -47,6 +47,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	accepting.Go(func() error { return e.accepter.Run(ctx) })
 	accepting.Go(func() error { return watch.Run(ctx) }) // a publish needs the cache of endpoints
 	keeping.Go(func() error { return e.workers.Run(life) })
+	keeping.Go(func() error { return e.progress.Run(life) })
 	keeping.Go(func() error { return newHeartbeat(e).Run(life) })
 	keeping.Go(func() error { return e.dead.Run(life) })
 	keeping.Go(func() error { return (&reconciler{engine: e}).Run(life) })

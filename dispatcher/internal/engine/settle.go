@@ -187,6 +187,8 @@ func (s *settler) take(all bool) (batch []outcome, wait time.Duration) {
 // settle records one batch. It returns the outcomes that were not recorded, and stalls their
 // lanes. err joins the reasons.
 func (s *settler) settle(ctx context.Context, batch []outcome) (left []outcome, err error) {
+	s.engine.progress.settle.begin()
+	defer s.engine.progress.settle.end()
 	err = s.record(ctx, batch)
 	if o := &batch[0]; len(batch) == 1 && isRefused(o.err) && s.isSingle(o.ID.Lane) {
 		err = s.insist(ctx, o)

@@ -77,23 +77,9 @@ const batchesAtOnce = 4
 // batches. If ok is false, the caller has to call it again.
 func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	e := c.engine
-	if _, may := e.mayLease(); may {
-		free := e.permits.free()
-		batches, waiting := e.deliveries.Claimable(free)
-		if batches > 0 && free > 0 {
-			return min(batches, batchesAtOnce), true
-		}
-		if waiting {
-			// Only a free permit or an event can change that. Request a signal, then check
-			// again.
-			if soon := e.loans.lend(time.Now()); soon >= 0 {
-				c.lends.Reset(soon)
-			}
-			e.permits.asked.Store(true)
-			if e.permits.free() != free {
-				return 0, false
-			}
-		}
+	batches, idle := c.poll()
+	if !idle {
+		return batches, batches > 0
 	}
 	select {
 	case <-ctx.Done():
@@ -105,9 +91,36 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	return 0, false
 }
 
+// poll returns an estimate of the claimable batches. If there are none, idle says whether to
+// wait for a signal; otherwise something has changed in the meantime.
+func (c *claimer) poll() (batches int, idle bool) {
+	e := c.engine
+	e.progress.claim.begin()
+	defer e.progress.claim.end()
+	if _, may := e.mayLease(); !may {
+		return 0, true
+	}
+	free := e.permits.free()
+	batches, waiting := e.deliveries.Claimable(free)
+	if batches > 0 && free > 0 {
+		return min(batches, batchesAtOnce), false
+	}
+	if !waiting {
+		return 0, true
+	}
+	// Only a free permit or an event can change that. Request a signal, then check again.
+	if soon := e.loans.lend(time.Now()); soon >= 0 {
+		c.lends.Reset(soon)
+	}
+	e.permits.asked.Store(true)
+	return 0, e.permits.free() == free
+}
+
 // claim leases at most got deliveries and begins them. The caller has taken got permits.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
+	e.progress.claim.begin()
+	defer e.progress.claim.end()
 	call := e.beginLease(ctx, name)
 	claimed, err := e.deliveries.Claim(call.Ctx, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
 	e.endLease(call, claimed, err)

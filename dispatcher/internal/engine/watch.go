@@ -130,6 +130,8 @@ func (w *watcher) pause() time.Duration {
 }
 
 func (w *watcher) pollOnce(ctx context.Context, all bool) (wait time.Duration, err error) {
+	w.engine.progress.poll.begin()
+	defer w.engine.progress.poll.end()
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	return w.engine.store.Poll(call, all)
@@ -165,6 +167,8 @@ func (m *mover) Run(ctx context.Context) error {
 // failed.
 func (m *mover) move(ctx context.Context) (wait time.Duration, err error) {
 	e, by := m.engine, m.engine.name()
+	e.progress.move.begin()
+	defer e.progress.move.end()
 	call := e.beginLease(ctx, by)
 	wait, ended, err := e.deliveries.Move(call.Ctx, by)
 	e.endLease(call, ended, err)

@@ -207,6 +207,9 @@ func TestStatsAndHealth(t *testing.T) {
 	require.Contains(t, apitest.RequireProblem(t, w, 503, "unavailable").Detail, "connection refused")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, 200, apitest.Get(h, "/healthz").Code, "alive, though not ready")
+	f.Stuck = errors.New("stuck: settle has not moved for 30s")
+	w = apitest.Get(h, "/healthz")
+	require.Contains(t, apitest.RequireProblem(t, w, 503, "unavailable").Detail, "settle has not moved")
 }
 
 // testStore has every field.

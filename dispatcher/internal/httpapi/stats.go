@@ -34,8 +34,10 @@ type Ticks interface {
 	Tick(ctx context.Context, within time.Duration) (dispatcher.Tick, error)
 }
 
-// Readiness reports the state of the store.
+// Readiness reports the state of the process and of the store.
 type Readiness interface {
+	// Alive returns an error if the process is stuck and should be restarted.
+	Alive() error
 	// Ready returns the state of the store, or an error if it can't be used now.
 	Ready(ctx context.Context) (dispatcher.StoreInfo, error)
 }
@@ -76,7 +78,7 @@ func (s *server) healthOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Report that the process is alive",
-			AnyQuery: true, Do: s.healthz, Answers: api.OK(examples.Health),
+			AnyQuery: true, Do: s.healthz, Answers: api.OK(examples.Health), Problems: []*api.Kind{api.Unavailable},
 		},
 		{
 			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Report whether the store can be used",
@@ -167,8 +169,12 @@ func wireInstance(i *dispatcher.InstanceState) wire.Instance {
 	}
 }
 
-// healthz serves GET /healthz.
+// healthz serves GET /healthz. It does not query the store, because a restart would not help
+// there.
 func (s *server) healthz(context.Context, *api.Request) (*api.Response, error) {
+	if err := s.o.Readiness.Alive(); err != nil {
+		return nil, &api.Problem{Kind: api.Unavailable, Detail: err.Error()}
+	}
 	return api.JSON(http.StatusOK, wire.Health{Status: "ok"})
 }
 

@@ -39,6 +39,7 @@ type Fake struct {
 	FakeEndpoints
 	fakeTakers
 	Err    error
+	Stuck  error // of Alive
 	Panics any
 
 	Delivered bool // delivered ones were to be retried too
@@ -165,6 +166,8 @@ func (f *Fake) Stats(context.Context) (dispatcher.Stats, error) {
 	f.called("stats")
 	return f.Counts, f.Err
 }
+
+func (f *Fake) Alive() error { return f.Stuck }
 
 func (f *Fake) Ready(context.Context) (dispatcher.StoreInfo, error) {
 	f.called("ready")

@@ -74,7 +74,7 @@ is not used. hookladder config --dev prints them.`,
 			ctx, stop := untilHangUp(cmd.Context())
 			defer stop()
 			cmd.SetContext(ctx)
-			return f.run(cmd, s.vars())
+			return f.run(cmd, s)
 		},
 	}
 	flags := cmd.Flags()
@@ -109,11 +109,11 @@ func devSources(vars map[string]string) (settings.Sources, error) {
 	return from, nil
 }
 
-func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
+func (f devFlags) run(cmd *cobra.Command, s world) error {
 	if !(f.speed > 0) || math.IsInf(f.speed, 0) {
 		return usagef("--speed %v: must be above 0", f.speed)
 	}
-	from, err := devSources(vars)
+	from, err := devSources(s.vars())
 	if err != nil {
 		return err
 	}
@@ -140,6 +140,7 @@ func (f devFlags) run(cmd *cobra.Command, vars map[string]string) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
+	defer s.detach(cmd.Context(), &o)()
 	p := playground{flags: f, traces: read.Traces, out: cmd.OutOrStdout(), secrets: verifying(read), made: made, ladder: read.Ladder, keyed: !o.Keys.Empty(), console: !o.Console.Off, dataDir: o.DataDir}
 	return p.run(cmd.Context(), o)
 }
@@ -200,7 +201,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	o.Engine.Observer = watch
 	g, ctx := errgroup.WithContext(ctx)
 	ready := make(chan string, 1)
-	o.Ready = func(addr string) { ready <- addr }
+	o.Ready = func(addr string, _ func() error) { ready <- addr }
 	g.Go(func() error {
 		return elsewhere(runTraced(ctx, o, p.traces, func(o app.Options) error { return app.Run(ctx, o) }), "--listen")
 	})

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/spf13/cobra"
@@ -49,6 +50,7 @@ func main() {
 		in:      os.Stdin,
 		out:     os.Stdout,
 		err:     os.Stderr,
+		exit:    os.Exit,
 	}))
 }
 
@@ -59,6 +61,7 @@ type world struct {
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer
+	exit    func(code int) // ends the process although something hangs; nil: nothing does
 
 	terminal bool // input comes from a person; false: it is checked
 }
@@ -101,9 +104,31 @@ func run(ctx context.Context, s world) int {
 	root.SetErr(s.err)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintln(s.err, "hookladder: "+strings.ReplaceAll(blame.Text(ran, err)+cure(err, s), "\n", "\n  "))
+		s.printError("hookladder: " + strings.ReplaceAll(blame.Text(ran, err)+cure(err, s), "\n", "\n  "))
 	}
 	return exitCode(err)
+}
+
+// printWithin bounds the print of the last error. A pipe that nobody reads must not keep a
+// process that has ended.
+const printWithin = 5 * time.Second
+
+// printError prints the error of a command. Only a person at a terminal may take any time to
+// read.
+func (s world) printError(text string) {
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		fmt.Fprintln(s.err, text)
+	}()
+	var late <-chan time.Time // never
+	if !term.IsTerminal(s.err) {
+		late = time.After(printWithin)
+	}
+	select {
+	case <-printed:
+	case <-late:
+	}
 }
 
 // cure returns the way to pass another key to the command, for an error of the API.

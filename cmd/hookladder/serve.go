@@ -48,6 +48,7 @@ are completed. Messages that were published in the meantime are stored, and anot
 instance delivers them, or the next start.
 A second signal skips the delay. The next one, or the second one without a delay, ends
 the process at once. Then another instance or a restart takes over its deliveries.
+Whatever hangs, the process ends 10 seconds after delay and grace, with exit code 1.
 
 SIGHUP makes it read the files of keys again: API_KEYS_FILE, SIGNING_SECRET_FILE, and
 ENCRYPTION_KEY_FILE, which must still have all previous keys. If a file is wrong, no key
@@ -77,9 +78,11 @@ func serve(cmd *cobra.Command, s world) error {
 	if err := o.Check(); err != nil {
 		return usageError{err}
 	}
+	signal.Ignore(syscall.SIGPIPE)
+	defer s.detach(cmd.Context(), &o)()
 	o.SkipDelay = delaySkipped(o)
-	o.Ready = func(addr string) {
-		systemd.From(s.vars()).Ready(cmd.Context(), addr)
+	o.Ready = func(addr string, alive func() error) {
+		systemd.From(s.vars()).Ready(cmd.Context(), addr, alive)
 		debug.FreeOSMemory() // the start made 30 MiB of garbage
 	}
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
@@ -96,6 +99,33 @@ func serve(cmd *cobra.Command, s world) error {
 	}
 	warnTraces(o.Log, from)
 	return elsewhere(runTraced(cmd.Context(), o, read.Traces, func(o app.Options) error { return app.Run(cmd.Context(), o) }), addresses)
+}
+
+const (
+	// flushWithin bounds the wait for the last lines of the log at the end.
+	flushWithin = time.Second
+	// stopWithin is the time for a stop beyond SHUTDOWN_DELAY and SHUTDOWN_GRACE: open requests
+	// and the last outcomes take up to 5 s each. It includes the last line of the log.
+	stopWithin = 10 * time.Second
+)
+
+// detach makes a process independent of whoever reads its log, and of a part that hangs when
+// it stops. The caller calls flush at the end, which writes the last lines.
+func (s world) detach(ctx context.Context, o *app.Options) (flush func()) {
+	queue := app.NewLog(o.Log.Handler())
+	o.Log, o.LogDropped, o.Parts = queue.Logger(), queue.Dropped, &app.Parts{}
+	flush = func() { queue.Flush(flushWithin) }
+	if s.exit != nil {
+		log, running, most := o.Log, o.Parts.Running, o.Delay+o.Engine.Grace+stopWithin
+		context.AfterFunc(ctx, func() {
+			time.AfterFunc(most-flushWithin, func() { // it ends with the process
+				log.Error("the stop did not end in time, so the process exits now; another instance takes over", "running", running())
+				flush()
+				s.exit(exitFailed)
+			})
+		})
+	}
+	return flush
 }
 
 // runTraced runs a process. If traces are on, it sends the last spans after the process has
@@ -241,6 +271,8 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	if err := o.Check(); err != nil {
 		return wire.Tick{}, usageError{err}
 	}
+	signal.Ignore(syscall.SIGPIPE)
+	defer s.detach(cmd.Context(), &o)()
 	o.MemoryLimit = memory.Set(s.vars(), read.DataDir != "")
 	var did dispatcher.Tick
 	err = runTraced(cmd.Context(), o, read.Traces, func(o app.Options) (err error) {

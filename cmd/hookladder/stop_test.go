@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
+	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
 // killTimeouts are how files of ours tell a platform after how long to kill, as most
@@ -99,4 +105,32 @@ func TestTheImageAndFlyPollBeforeTheDelayIsOver(t *testing.T) {
 		require.Equal(t, 2*time.Second, mustParse(t, m[1]), file)
 		require.Equal(t, 5*time.Second, mostShipped(t, string(text), "SHUTDOWN_DELAY"), file)
 	}
+}
+
+// Something that hangs must not keep a process for ever, nor its lock of DATA_DIR.
+func TestAStopThatHangsEndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var log bytes.Buffer
+		exits := make(chan int, 1)
+		o := app.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Delay: 5 * time.Second, Engine: app.EngineOptions{Grace: 20 * time.Second}}
+		ctx, stop := context.WithCancel(t.Context())
+		world{exit: func(code int) { exits <- code }}.detach(ctx, &o)
+		time.Sleep(time.Hour)
+		require.Empty(t, exits, "nothing asked it to stop")
+		stop()
+		require.Equal(t, exitFailed, <-exits)
+		require.Equal(t, time.Hour+34*time.Second, time.Since(began), "a second is for the last line")
+		require.Contains(t, log.String(), "the stop did not end in time")
+	})
+}
+
+// The pipe of standard error may have no reader any more when a process ends with an error.
+func TestAnErrorThatNobodyReadsKeepsNoProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unread, errs := io.Pipe()
+		code := run(t.Context(), world{args: []string{"nothing"}, in: strings.NewReader(""), out: io.Discard, err: errs})
+		require.Equal(t, exitUsage, code)
+		require.NoError(t, unread.Close())
+	})
 }

@@ -63,6 +63,7 @@ type world struct {
 	rdb      *redis.Client     // to that
 	settings []string          // of every instance
 	binary   string            // of the instances
+	stderr   *os.File          // of the instances; nil: it is read
 	receiver *receiver
 	secret   signer.Secret
 }
@@ -118,7 +119,7 @@ type instance struct {
 func (w *world) begin(settings ...string) *instance {
 	w.t.Helper()
 	p, err := kit.Start(kit.Command{
-		Name: "hookladder serve", Path: w.binary, Args: []string{"serve"},
+		Name: "hookladder serve", Path: w.binary, Args: []string{"serve"}, Stderr: w.stderr,
 		Env: kit.Environ("", w.secret, slices.Concat([]string{
 			"LOG_LEVEL=debug",
 			"ATTEMPT_TIMEOUT=60s", // no attempt that a test holds ends by itself meanwhile

@@ -29,6 +29,8 @@ type Command struct {
 	Log  io.Writer // gets a copy of its output; may be nil
 	Keep int       // limit for its output in memory, in bytes; 0: no limit
 
+	Stderr *os.File // its standard error; nil: it belongs to its output
+
 	UID, GID uint32         // of its user and group; 0: ours
 	Orphan   syscall.Signal // sent when this process dies, on Linux; 0: SIGKILL
 }
@@ -60,6 +62,9 @@ func Start(c Command) (*Process, error) {
 		p.cmd.Stdout = io.MultiWriter(p.Output, c.Log)
 	}
 	p.cmd.Stderr = p.cmd.Stdout
+	if c.Stderr != nil {
+		p.cmd.Stderr = c.Stderr
+	}
 	p.cmd.SysProcAttr = childAttributes(c)
 	in, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -50,6 +50,8 @@ var healthy = map[string]string{
 	`hookladder_reload_success`:                                   "1x300",
 	`hookladder_build_info{version="1.0.0"}`:                      "1x300",
 	`hookladder_notices_failed_total`:                             "0x300",
+	`hookladder_stuck`:                                            "0x300",
+	`hookladder_log_dropped_total`:                                "0x300",
 }
 
 // gone is a series that ends.
@@ -82,6 +84,8 @@ var sick = map[string]map[string]string{
 	"HookladderReloadFailed":       {`hookladder_reload_success`: "0x300"},
 	"HookladderMixedVersions":      {`hookladder_build_info{version="1.1.0"}`: "1x300"},
 	"HookladderNoticesLost":        {`hookladder_notices_failed_total`: "0+1x300"},
+	"HookladderStuck":              {`hookladder_stuck`: "1x300"},
+	"HookladderLogDropped":         {`hookladder_log_dropped_total`: "0+1x300"},
 }
 
 // alert is an alert of the rules.

@@ -22,6 +22,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/dispatcher/internal/trust"
@@ -36,6 +37,12 @@ func ParseKeys(text string) (Keys, error) { return apikey.Parse(text) }
 
 // Seal encrypts the endpoints' secrets and header values in the store.
 type Seal = seal.Box
+
+// Log is a queue of log lines, so that nothing waits for the reader of the log.
+type Log = logqueue.Queue
+
+// NewLog returns a Log in front of a handler.
+func NewLog(to slog.Handler) *Log { return logqueue.New(to) }
 
 // EngineOptions configure the engine.
 type EngineOptions = engine.Options
@@ -133,12 +140,17 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
+	LogDropped func() int64 // number of lines that Log has lost; nil: there is no metric of them
+	Parts      *Parts       // gets the names of the running parts; nil: nobody asks
+
 	Delay     time.Duration   // how long Run waits between the announcement of its stop and the stop
 	SkipDelay <-chan struct{} // closed: the delay is over; nil: it is never shortened
 
 	Renew <-chan Renewal // replaces keys and secrets; nil: nothing does
 
-	Ready func(addr string) // called with the API's address as soon as requests are served; nil: not called
+	// Ready is called with the API's address as soon as requests are served; nil: not called.
+	// alive returns an error if the process is stuck.
+	Ready func(addr string, alive func() error)
 
 	own      *egress.Listeners // of Run; its listeners
 	stopping *atomic.Bool      // of Run; true: it is not ready any more, and its responses close their connections
@@ -175,7 +187,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeStore()) }()
+	defer func() { err = errors.Join(err, o.Parts.run("store", closeStore)) }()
 	info, err := inspected(ctx, store, o)
 	if err != nil {
 		return err

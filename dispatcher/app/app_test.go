@@ -72,7 +72,7 @@ func start(t testing.TB, o app.Options) *process {
 	ctx, stop := context.WithCancel(t.Context())
 	p := &process{t: t, stop: stop, done: make(chan error, 1)}
 	ready := make(chan string, 1)
-	o.Ready = func(addr string) { ready <- addr }
+	o.Ready = func(addr string, _ func() error) { ready <- addr }
 	go func() { p.done <- app.Run(ctx, o) }()
 	select {
 	case addr := <-ready:

@@ -44,13 +44,16 @@ func (f flow) run(ctx context.Context) error {
 	defer context.AfterFunc(failed, leave)() // a part that fails ends all others
 	ctx, stop := context.WithCancel(failed)
 	defer stop()
-	g.Go(func() error {
+	run := func(name string, part func() error) {
+		g.Go(func() error { return f.o.Parts.run(name, part) })
+	}
+	run("delay", func() error {
 		defer stop()
 		f.delay(leaving, failed)
 		return nil
 	})
 	if f.o.once != nil {
-		g.Go(func() error {
+		run("tick", func() error {
 			defer leave()
 			f.o.once(leaving, f.process)
 			return nil
@@ -60,38 +63,38 @@ func (f flow) run(ctx context.Context) error {
 	defer stopWork()
 	counting, stopCounting := context.WithCancel(context.WithoutCancel(ctx))
 	relayed := make(chan struct{})
-	g.Go(func() error {
+	run("engine", func() error {
 		defer stopCounting() // after the last outcome
 		if err := f.process.engine.Run(working); err != nil {
 			return fmt.Errorf("dispatch: %w", err)
 		}
 		return nil
 	})
-	g.Go(func() error {
+	run("requests", func() error {
 		defer stopWork()
 		defer func() { <-relayed }() // its messages are stored like published ones
 		defer leave()
 		return f.serve(ctx)
 	})
-	g.Go(func() error {
+	run("outbox", func() error {
 		defer close(relayed)
 		return f.process.relay.Run(ctx)
 	})
-	g.Go(func() error { return f.process.gauge.Run(counting) })
-	g.Go(func() error { return f.process.store.Audit().Run(working) })
-	g.Go(func() error { return f.process.jobs.Run(ctx) }) // other instances take over its jobs
-	g.Go(func() error { return f.process.notices.Run(working) })
+	run("figures", func() error { return f.process.gauge.Run(counting) })
+	run("audit", func() error { return f.process.store.Audit().Run(working) })
+	run("jobs", func() error { return f.process.jobs.Run(ctx) }) // other instances take over its jobs
+	run("notices", func() error { return f.process.notices.Run(working) })
 	if f.process.archiver != nil {
-		g.Go(func() error { return f.process.archiver.Run(counting) }) // the last outcomes are archived too
+		run("archive", func() error { return f.process.archiver.Run(counting) }) // the last outcomes are archived too
 	}
-	g.Go(func() error { return f.process.tail.Run(leaving) })   // its followers connect to other instances
-	g.Go(func() error { return f.process.takers.Run(leaving) }) // waiting callers get their response
-	g.Go(func() error {
+	run("tail", func() error { return f.process.tail.Run(leaving) })     // its followers connect to other instances
+	run("takers", func() error { return f.process.takers.Run(leaving) }) // waiting callers get their response
+	run("reloads", func() error {
 		f.renew.run(working, f.o.Renew)
 		return nil
 	})
 	if f.figuresPort != nil {
-		g.Go(func() error { return f.serveFigures(working) })
+		run("metrics", func() error { return f.serveFigures(working) })
 	}
 	err := g.Wait()
 	f.o.Log.Info("stopped")
@@ -169,7 +172,7 @@ func (f flow) logStart() {
 		"permits", f.o.Engine.MaxInFlight, "store", f.process.info.Kind, "mode", f.process.info.Mode,
 		"durability", f.o.Durability.String(), "loses", f.process.info.Loses, "version", f.o.Version)
 	if f.o.Ready != nil {
-		f.o.Ready(addr)
+		f.o.Ready(addr, f.process.engine.Alive)
 	}
 }
 

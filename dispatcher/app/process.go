@@ -113,6 +113,10 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 		Jobs: p.jobs.Busy, Notices: p.notices.Busy, Outbox: p.relay.Busy,
 	})
 	p.figures.WatchBeside(metrics.Beside{Endpoints: store.Endpoints.Count, Jobs: p.jobs.States, Unsent: p.notices.Unsent})
+	p.figures.WatchProgress(e.Alive)
+	if o.LogDropped != nil {
+		p.figures.WatchLog(o.LogDropped)
+	}
 	if o.TracesDropped != nil {
 		p.figures.WatchTraces(o.TracesDropped)
 	}

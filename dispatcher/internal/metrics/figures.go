@@ -62,6 +62,22 @@ func (m *Metrics) WatchTraces(dropped func() int64) {
 	}, func() float64 { return float64(dropped()) }))
 }
 
+// WatchLog adds the number of log lines that were not written.
+func (m *Metrics) WatchLog(dropped func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "log_dropped_total",
+		Help: "Log lines of this instance that were not written, because standard error was closed, or its reader was too slow. Deliveries never wait for it.",
+	}, func() float64 { return float64(dropped()) }))
+}
+
+// WatchProgress adds whether this instance is stuck, which alive returns as an error.
+func (m *Metrics) WatchProgress(alive func() error) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "stuck",
+		Help: "1 while work of this instance waits and has not moved for 30 s, though the store may work. It then has no heartbeat, /healthz returns 503, and another instance takes over.",
+	}, func() float64 { return truth(alive() != nil) }))
+}
+
 // StoreCalls measures the round trips to the store.
 type StoreCalls struct {
 	took  map[string]prometheus.Observer // by kind

@@ -34,6 +34,8 @@ func full(t *testing.T) string {
 	m.WatchOutbox(fakeOutbox{up: true})
 	m.WatchReloads()
 	m.WatchStoreCalls([]string{"claim", "settle"})
+	m.WatchLog(func() int64 { return 7 })
+	m.WatchProgress(func() error { return nil })
 	m.WatchTraces(func() int64 { return 6 })
 	m.Running("1.2.3")
 	m.WatchBeside(metrics.Beside{

@@ -26,14 +26,14 @@ func From(vars map[string]string) Supervisor {
 }
 
 // Ready reports that the process serves requests. Until ctx ends, it reports signs of life, as long
-// as the API at addr answers /healthz; without an API, as long as the process runs. After ctx ended,
-// it reports the stop. It returns at once.
-func (s Supervisor) Ready(ctx context.Context, addr string) {
+// as alive returns nil and the API at addr, if there is one, answers /healthz. After ctx ended, it
+// reports the stop. It returns at once.
+func (s Supervisor) Ready(ctx context.Context, addr string, alive func() error) {
 	if s.socket == "" {
 		return
 	}
 	s.report("READY=1")
-	alive, end := s.signs()
+	due, end := s.signs()
 	go func() { // it ends with the process
 		defer end()
 		for {
@@ -41,8 +41,8 @@ func (s Supervisor) Ready(ctx context.Context, addr string) {
 			case <-ctx.Done():
 				s.report("STOPPING=1")
 				ctx = context.Background() // a stop may take longer than the watchdog waits
-			case <-alive:
-				if s.healthy(addr) {
+			case <-due:
+				if s.healthy(addr, alive) {
 					s.report("WATCHDOG=1")
 				}
 			}
@@ -59,9 +59,12 @@ func (s Supervisor) signs() (due <-chan time.Time, end func()) {
 	return tick.C, tick.Stop
 }
 
-// healthy reports whether the API answers. During a stop its listener may be closed, which counts as
+// healthy reports whether the process is alive and its API answers. During a stop its listener may be closed, which counts as
 // an answer: only a process that hangs must be killed.
-func (s Supervisor) healthy(addr string) bool {
+func (s Supervisor) healthy(addr string, alive func() error) bool {
+	if alive() != nil {
+		return false
+	}
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return true // it has no API
@@ -74,7 +77,7 @@ func (s Supervisor) healthy(addr string) bool {
 	if err != nil {
 		return strings.Contains(err.Error(), "refused")
 	}
-	return res.Body.Close() == nil
+	return res.Body.Close() == nil // an API that is too busy to say more is alive too
 }
 
 // report sends one state. An error changes nothing: systemd then acts as its unit says.

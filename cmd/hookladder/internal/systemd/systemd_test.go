@@ -2,6 +2,7 @@ package systemd_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,10 +33,12 @@ func listen(t *testing.T, watchdog string) (vars map[string]string, next func() 
 	}
 }
 
+func alive() error { return nil }
+
 func TestSystemdLearnsTheStartAndTheStop(t *testing.T) {
 	vars, next := listen(t, "")
 	ctx, stop := context.WithCancel(t.Context())
-	systemd.From(vars).Ready(ctx, "off")
+	systemd.From(vars).Ready(ctx, "off", alive)
 	require.Equal(t, "READY=1", next())
 	stop()
 	require.Equal(t, "STOPPING=1", next())
@@ -53,7 +56,7 @@ func TestTheWatchdogHearsOfAnAPIOnlyWhileItAnswers(t *testing.T) {
 	t.Cleanup(api.Close)
 	t.Cleanup(func() { close(hang) })
 	ctx, stop := context.WithCancel(t.Context())
-	systemd.From(vars).Ready(ctx, strings.TrimPrefix(api.URL, "http://"))
+	systemd.From(vars).Ready(ctx, strings.TrimPrefix(api.URL, "http://"), alive)
 	require.Equal(t, "READY=1", next())
 	signs := 0
 	require.Eventually(t, func() bool { return asked.Load() > 5 }, time.Minute, time.Millisecond)
@@ -66,5 +69,23 @@ func TestTheWatchdogHearsOfAnAPIOnlyWhileItAnswers(t *testing.T) {
 }
 
 func TestWithoutSystemdNothingIsReported(t *testing.T) {
-	systemd.From(nil).Ready(t.Context(), "off")
+	systemd.From(nil).Ready(t.Context(), "off", alive)
+}
+
+func TestTheWatchdogHearsNothingOfAProcessThatIsStuck(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(api.Close)
+	for _, addr := range []string{"off", strings.TrimPrefix(api.URL, "http://")} {
+		vars, next := listen(t, "20000")
+		var asked atomic.Int64
+		ctx, stop := context.WithCancel(t.Context())
+		systemd.From(vars).Ready(ctx, addr, func() error {
+			if asked.Add(1) > 5 {
+				stop()
+			}
+			return errors.New("stuck")
+		})
+		require.Equal(t, "READY=1", next())
+		require.Equal(t, "STOPPING=1", next())
+	}
 }

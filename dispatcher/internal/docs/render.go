@@ -38,6 +38,7 @@ type library struct {
 	pages    map[string]*document
 	groups   []docGroup
 	sections []section
+	index    *index
 }
 
 // docGroup is a part of the navigation.
@@ -99,6 +100,7 @@ func readLibrary(documents fs.FS, base string, picture func(name string) string)
 		s.text = strings.ToValidUTF8(s.text, "?")
 		s.low = lowered{heading: lower(s.heading), title: lower(s.page.Title), text: lower(s.text)}
 	}
+	l.index = newIndex(l.sections)
 	return l, nil
 }
 

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"cmp"
+	"html/template"
 	"slices"
 	"strings"
 )
@@ -34,20 +35,76 @@ type section struct {
 	low lowered
 }
 
-// lowered has the texts of a section in lower case. They are made once, because a search reads all
-// sections.
+// lowered has the texts of a section in lower case.
 type lowered struct{ heading, title, text string }
 
 // hit is a section that the search found.
 type hit struct {
 	Page, Anchor, Title string
-	Excerpt             []fragment
+	Excerpt             template.HTML
 }
 
-// fragment is a part of an excerpt.
-type fragment struct {
-	Text string
-	Mark bool // it is a word of the query
+// index lists for each word of the sections where it is. A search reads the words and these lists,
+// and not the texts, which would take ten times as long.
+type index struct {
+	words  []string
+	places [][]place // by word
+}
+
+// place is a section with a word.
+type place struct {
+	section        int32
+	count          uint16 // how often it is in the text, up to mostCount
+	heading, title bool   // it is in the heading, or in the page's title
+}
+
+// newIndex makes the index. Words are separated by white space, as in a query.
+func newIndex(sections []section) *index {
+	x := &index{}
+	ids := map[string]int{}
+	at := func(word string, section int32) *place {
+		id, ok := ids[word]
+		if !ok {
+			id = len(x.words)
+			ids[word], x.words, x.places = id, append(x.words, word), append(x.places, nil)
+		}
+		if list := x.places[id]; len(list) == 0 || list[len(list)-1].section != section {
+			x.places[id] = append(list, place{section: section})
+		}
+		return &x.places[id][len(x.places[id])-1]
+	}
+	for n, s := range sections {
+		i := int32(n)
+		for word := range strings.FieldsSeq(s.low.heading) {
+			at(word, i).heading = true
+		}
+		for word := range strings.FieldsSeq(s.low.title) {
+			at(word, i).title = true
+		}
+		for word := range strings.FieldsSeq(s.low.text) {
+			if p := at(word, i); p.count < mostCount {
+				p.count++
+			}
+		}
+	}
+	return x
+}
+
+// find adds up the places of all words that contain a part, by section. Its work is bounded by the
+// size of the index.
+func (x *index) find(part string, sections int) []place {
+	found := make([]place, sections)
+	for id, word := range x.words {
+		if !strings.Contains(word, part) {
+			continue
+		}
+		for _, p := range x.places[id] {
+			f := &found[p.section]
+			f.heading, f.title = f.heading || p.heading, f.title || p.title
+			f.count = min(f.count+p.count, mostCount)
+		}
+	}
+	return found
 }
 
 // find returns the sections that have all words of a query, the best ones first.
@@ -59,20 +116,29 @@ func (l *library) find(query string) []hit {
 	if len(words) == 0 {
 		return nil
 	}
-	type rated struct {
-		section *section
-		score   int
-	}
-	var best []rated
-	for i := range l.sections {
-		if score := l.sections[i].score(words, phrase); score > 0 {
-			best = append(best, rated{&l.sections[i], score})
+	scores := make([]int, len(l.sections)) // 0: it lacks a word
+	for i, w := range words {
+		for at, p := range l.index.find(w, len(l.sections)) {
+			if own := p.score(); own == 0 || i > 0 && scores[at] == 0 {
+				scores[at] = 0
+			} else {
+				scores[at] += own
+			}
 		}
 	}
-	slices.SortStableFunc(best, func(a, b rated) int { return cmp.Compare(b.score, a.score) })
+	var best []int
+	for at := range l.sections {
+		if scores[at] > 0 && l.sections[at].low.heading == phrase {
+			scores[at] += 100
+		}
+		if scores[at] > 0 {
+			best = append(best, at)
+		}
+	}
+	slices.SortStableFunc(best, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
 	var found []hit
-	for _, r := range best[:min(len(best), mostHits)] {
-		s := r.section
+	for _, at := range best[:min(len(best), mostHits)] {
+		s := &l.sections[at]
 		h := hit{Page: s.page.Name, Anchor: s.anchor, Title: s.page.Title, Excerpt: s.excerpt(words)}
 		if s.heading != "" {
 			h.Title += ": " + s.heading
@@ -82,40 +148,17 @@ func (l *library) find(query string) []hit {
 	return found
 }
 
-// score rates a section, 0 if it lacks a word. A word in the heading counts more than some in
-// the text.
-func (s *section) score(words []string, phrase string) int {
-	total := 0
-	for _, w := range words {
-		own := count(s.low.text, w)
-		if strings.Contains(s.low.heading, w) {
-			own += 20
-		}
-		if strings.Contains(s.low.title, w) {
-			own += 5
-		}
-		if own == 0 {
-			return 0
-		}
-		total += own
+// score rates the places of a word in a section, 0 if there are none. A word in the heading counts
+// more than some in the text.
+func (p place) score() int {
+	total := int(p.count)
+	if p.heading {
+		total += 20
 	}
-	if s.low.heading == phrase {
-		total += 100
+	if p.title {
+		total += 5
 	}
 	return total
-}
-
-// count returns how often a word is in a text, up to mostCount.
-func count(text, word string) (n int) {
-	for n < mostCount {
-		_, rest, ok := strings.Cut(text, word)
-		if !ok {
-			break
-		}
-		text = rest
-		n++
-	}
-	return n
 }
 
 // lower returns a text in lower case. It changes only ASCII, so that each place in it is the same
@@ -142,7 +185,7 @@ func firstOf(text string, words []string) (at, length int) {
 }
 
 // excerpt returns the part of the section around the first word, with the first words marked.
-func (s *section) excerpt(words []string) []fragment {
+func (s *section) excerpt(words []string) template.HTML {
 	text, low := s.text, s.low.text // of the same length
 	at, _ := firstOf(low, words)
 	from := max(at-excerptLead, 0)
@@ -154,24 +197,27 @@ func (s *section) excerpt(words []string) []fragment {
 		to = from + last
 	}
 	text, low = text[from:to], low[from:to]
-	var all []fragment
+	var out strings.Builder
+	add := func(text string) { // without the halves of letters at the ends of a cut text
+		out.WriteString(template.HTMLEscapeString(strings.ToValidUTF8(text, "")))
+	}
 	if from > 0 {
-		all = append(all, fragment{Text: "… "})
+		out.WriteString("… ")
 	}
 	for range mostMarks {
 		i, n := firstOf(low, words)
 		if i < 0 {
 			break
 		}
-		all = append(all, fragment{Text: valid(text[:i])}, fragment{Text: valid(text[i : i+n]), Mark: true})
+		add(text[:i])
+		out.WriteString("<mark>")
+		add(text[i : i+n])
+		out.WriteString("</mark>")
 		text, low = text[i+n:], low[i+n:]
 	}
-	all = append(all, fragment{Text: valid(text)})
+	add(text)
 	if to < len(s.text) {
-		all = append(all, fragment{Text: " …"})
+		out.WriteString(" …")
 	}
-	return all
+	return template.HTML(out.String()) //nolint:gosec // each part of it is escaped
 }
-
-// valid removes the halves of a letter at the ends of a cut text.
-func valid(text string) string { return strings.ToValidUTF8(text, "") }

@@ -248,7 +248,7 @@ func TestWhatIsUnfinishedWhenTheArchiveBeginsIsInIt(t *testing.T) {
 	}
 	require.Contains(t, doctor(), "the archive was compared with the store since the last gap in the log")
 	after.signal(syscall.SIGTERM)
-	<-after.Ended
+	require.Zero(t, after.ExitCode())
 	const gap = "(extract(epoch from now()) * 1000)::bigint"
 	mustRows(t, url, "update hookladder.position set gap_ms = "+gap+", gap_seq = 0 where partition = 0 returning partition", "0")
 	require.Contains(t, doctor(), " partitions are still to be compared with the archive, ")

@@ -82,7 +82,6 @@ func TestListenForwardsToAnAppThatNothingCanReach(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, p.Signal(syscall.SIGINT))
-	<-p.Ended
 	require.Zero(t, p.ExitCode(), p.Output.String())
 	page, err := i.Client.Endpoints(t.Context(), client.EndpointFilter{})
 	require.NoError(t, err)
@@ -117,7 +116,6 @@ func TestListenersOnOneHostAndPortShareNothing(t *testing.T) {
 	require.Equal(t, "y.a 1 2", <-app.got)
 
 	require.NoError(t, one.Signal(syscall.SIGHUP)) // its terminal was closed
-	<-one.Ended
 	require.Zero(t, one.ExitCode(), one.Output.String())
 	view, err := i.Client.Endpoint(t.Context(), second)
 	require.NoError(t, err)
@@ -128,12 +126,11 @@ func TestListenersOnOneHostAndPortShareNothing(t *testing.T) {
 
 	_, err = i.Client.DeleteEndpoint(t.Context(), second)
 	require.NoError(t, err)
-	<-two.Ended
 	require.Equal(t, exitNotFound, two.ExitCode())
 	require.Contains(t, two.Output.String(), second+" was deleted, so there are no more deliveries")
 
 	require.NoError(t, three.Signal(syscall.SIGINT))
-	<-three.Ended
+	require.Zero(t, three.ExitCode(), three.Output.String())
 	page, err := i.Client.Endpoints(t.Context(), client.EndpointFilter{})
 	require.NoError(t, err)
 	require.Empty(t, page.Data, "each deleted its own")

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -160,7 +159,6 @@ func TestAStartWithoutTheKeyOfSealedEndpointsIsRefused(t *testing.T) {
 	require.Zero(t, i.stop())
 	for _, key := range []string{"", secondKey} {
 		refused := w.begin("ENCRYPTION_KEY="+key, "SIGNING_SECRET="+w.secret.Reveal())
-		<-refused.Ended
 		require.Equal(t, exitUsage, refused.ExitCode())
 		for _, part := range []string{"ENCRYPTION_KEY", "3 endpoints were sealed", "set ENCRYPTION_KEY to the key they were stored with", "doctor --seal"} {
 			require.Contains(t, refused.log(), part)
@@ -315,11 +313,6 @@ func newEncryptionKey() string {
 
 func TestAClosedTerminalEndsDevInOrder(t *testing.T) {
 	t.Parallel()
-	// Tests may be run under nohup, which has children pass the signal over, and dev obeys. A
-	// signal that is caught here is as usual for them.
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(caught) })
 	p, err := kit.Start(kit.Command{
 		Name: "hookladder dev", Path: mustBinary(t), Dir: t.TempDir(), Env: []string{"LOG_LEVEL=info", kit.NoExitSleep},
 		Args: []string{"dev", "--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0"},
@@ -331,6 +324,22 @@ func TestAClosedTerminalEndsDevInOrder(t *testing.T) {
 	require.NoError(t, p.Signal(syscall.SIGHUP))
 	require.Equal(t, exitOK, p.ExitCode(), "%s", p.Output)
 	require.Contains(t, p.Output.String(), "msg=stopped")
+}
+
+func TestServeUnderNohupReadsTheKeysAnewToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := t.TempDir()
+	file, nohup := filepath.Join(dir, "keys"), filepath.Join(dir, "nohup")
+	mustWrite(t, file, "the-first-key-of-all:admin\n")
+	require.NoError(t, os.WriteFile(nohup, []byte("#!/bin/sh\ntrap '' HUP\nexec "+w.binary+" \"$@\"\n"), 0o700))
+	w.binary = nohup
+	i := w.serve("API_KEYS_FILE=" + file)
+	mustWrite(t, file, "the-second-key-of-all:admin\n")
+	i.hangUp(readAnew, 1)
+	_, err := i.keyed("the-second-key-of-all").Stats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, exitOK, i.stop())
 }
 
 func TestAHangUpWithoutFilesChangesNothing(t *testing.T) {

@@ -72,7 +72,6 @@ func TestAStopIsToldBeforeItHappens(t *testing.T) {
 		require.NotContains(t, leaves.log(), `:`+id+`"`, "who leaves begins nothing")
 	}
 	close(h.release)
-	<-leaves.Ended
 	require.Zero(t, leaves.ExitCode())
 	require.Equal(t, "delivered", stays.delivery("flying0").Status)
 	w.receiver.once()

@@ -150,7 +150,6 @@ func TestSeveralTicksAtOnceShareTheWork(t *testing.T) {
 		ticks = append(ticks, p)
 	}
 	for _, p := range ticks {
-		<-p.Ended
 		require.Zero(t, p.ExitCode(), p.Output.Tail())
 	}
 	i.counts("all are delivered", func(s wire.Stats) bool { return s.Counts["delivered"] == 200 })

@@ -3,6 +3,7 @@
 package kit
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Revision is the commit that Binary reports, as builds without git do.
@@ -26,6 +28,10 @@ var Binary = sync.OnceValues(func() (string, error) { return hookladder("-race")
 // FastBinary is the program as a release has it, for tests of behaviour and benchmarks. It needs
 // a fifth of the CPU time.
 var FastBinary = sync.OnceValues(func() (string, error) { return hookladder() })
+
+// buildWithin bounds a build, with the wait for the same build of another process. With the race
+// detector it takes minutes on a busy machine.
+const buildWithin = 20 * time.Minute
 
 func hookladder(flags ...string) (path string, err error) {
 	return Build("./cmd/hookladder", append(flags, "-ldflags", "-w -X main.builtFrom="+Revision)...)
@@ -55,8 +61,16 @@ func Build(program string, flags ...string) (path string, err error) {
 		return "", fmt.Errorf("build %s: %w", program, err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }() // Close also unlocks it
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("build %s: wait for another build: %w", program, err)
+	ctx, cancel := context.WithTimeout(context.Background(), buildWithin)
+	defer cancel()
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || !Rest(ctx, longestWait) {
+			return "", fmt.Errorf("build %s: wait at most %s for another build: %w", program, buildWithin, err)
+		}
 	}
 	path = filepath.Join(dir, filepath.Base(program))
 	args := append([]string{"build", "-buildvcs=false", "-o", path}, flags...)
@@ -64,11 +78,11 @@ func Build(program string, flags ...string) (path string, err error) {
 	if !slices.Contains(flags, "-race") {
 		args, env = append(args, "-trimpath"), append(env, "CGO_ENABLED=0")
 	}
-	cmd := exec.Command("go", append(args, program)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
 	cmd.Dir = module
 	cmd.Env = append(cmd.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", program, err, out)
+		return "", fmt.Errorf("build %s within %s: %w: %s", program, buildWithin, err, out)
 	}
 	if strings.Contains(string(more), "-cover") {
 		return covered(path, filepath.Join(module, "bin", "cover", "program"))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,20 +32,36 @@ func TestRestWaits(t *testing.T) {
 	})
 }
 
-func TestAChildOfABackgroundJobIsInterrupted(t *testing.T) {
-	signal.Ignore(os.Interrupt)
-	t.Cleanup(func() { signal.Reset(os.Interrupt) })
-	path, err := exec.LookPath("sleep")
-	require.NoError(t, err)
-	p, err := kit.Start(kit.Command{Name: "sleep", Path: path, Args: []string{"600"}})
-	require.NoError(t, err)
-	t.Cleanup(p.Kill)
-	require.NoError(t, p.Signal(syscall.SIGINT))
-	select {
-	case <-p.Ended:
-	case <-time.After(kit.Patience):
-		t.Fatal("it ignores SIGINT")
+func TestAChildHeedsASignalThatItsParentIgnores(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} { // as in a background job, and under nohup
+		t.Run(s.String(), func(t *testing.T) {
+			signal.Ignore(s)
+			t.Cleanup(func() { signal.Reset(s) })
+			path, err := exec.LookPath("sleep")
+			require.NoError(t, err)
+			p, err := kit.Start(kit.Command{Name: "sleep", Path: path, Args: []string{"600"}})
+			require.NoError(t, err)
+			t.Cleanup(p.Kill)
+			require.NoError(t, p.Signal(s))
+			select {
+			case <-p.Ended:
+			case <-time.After(kit.Patience):
+				t.Fatal("it ignores the signal")
+			}
+		})
 	}
+}
+
+func TestAChildThatLeavesItsOutputOpenHasEnded(t *testing.T) {
+	t.Parallel()
+	p, err := kit.Start(kit.Command{Name: "sh", Path: "/bin/sh", Args: []string{"-c", "sleep 600 & echo $!"}})
+	require.NoError(t, err)
+	line, err := p.Line(t.Context(), "")
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(line)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	require.Zero(t, p.ExitCode(), "its own child still has the pipe")
 }
 
 func TestALineIsFoundWheneverItCame(t *testing.T) {

@@ -53,7 +53,7 @@ type Process struct {
 
 // Start starts a program.
 func Start(c Command) (*Process, error) {
-	heedInterrupts()
+	heedSignals()
 	p := &Process{Command: c, cmd: exec.Command(c.Path, c.Args...), Output: NewOutput(c.Keep), Ended: make(chan struct{}), expected: true}
 	p.cmd.Env = append([]string{}, c.Env...) // nil would mean our environment
 	p.cmd.Dir = c.Dir
@@ -66,6 +66,7 @@ func Start(c Command) (*Process, error) {
 		p.cmd.Stderr = c.Stderr
 	}
 	p.cmd.SysProcAttr = childAttributes(c)
+	p.cmd.WaitDelay = outputWithin
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -91,20 +92,30 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// heedInterrupts makes children exit by SIGINT if this process ignores it, as in a shell's background job.
-// They would ignore it, too. A signal with a handler has its default effect in a child.
-func heedInterrupts() {
-	if signal.Ignored(os.Interrupt) {
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt) // the channel is not read, so this process still ignores SIGINT
+// outputWithin bounds the wait for the end of a process' output when the process has exited,
+// because a child of its own may still have the pipe open.
+const outputWithin = 10 * time.Second
+
+// heedSignals gives SIGINT and SIGHUP their default effect in children if this process ignores
+// them, as in a shell's background job or under nohup. The children would ignore them, too. A
+// signal with a handler has its default effect in a child. Go programs inherit only these two.
+func heedSignals() {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // the channel is not read, so this process still ignores the signal
+		}
 	}
 }
 
 // Pid returns its process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// ExitCode waits for its exit and returns the exit code, or -1 if a signal ended it.
+// ExitCode waits for its exit and returns the exit code, or -1 if a signal ended it. It kills a
+// process that does not exit before the timeout.
 func (p *Process) ExitCode() int {
-	<-p.Ended
+	if err := p.await(); err != nil {
+		fmt.Fprintln(p.Output, err)
+	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
@@ -163,15 +174,23 @@ func (p *Process) Terminate() error {
 	return p.end()
 }
 
-// end waits for an exit that a signal has asked for.
-func (p *Process) end() error {
+// await waits for the exit. It kills a process that does not exit before the timeout.
+func (p *Process) await() error {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
 	select {
 	case <-p.Ended:
+		return nil
 	case <-late.C:
 		p.Kill()
 		return fmt.Errorf("%s did not end within %s\n%s", p.Name, Patience, p.Output.Tail())
+	}
+}
+
+// end waits for an exit that a signal has asked for.
+func (p *Process) end() error {
+	if err := p.await(); err != nil {
+		return err
 	}
 	if !p.cmd.ProcessState.Success() && !p.Killed() {
 		return p.Death()

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -71,26 +69,10 @@ func shown(c settings.Found) string {
 	switch {
 	case c.Value == "":
 		return "(unset)"
-	case c.Name == "REDIS_URL", c.Name == "EGRESS_PROXY", strings.HasPrefix(c.Name, "OTEL_") && strings.HasSuffix(c.Name, "_ENDPOINT"):
-		return redactedURL(c.Value)
-	case c.Secret:
+	case c.Secret && (!c.URL || c.Name == "OPS_URL" || c.Name == "ARCHIVE_URL" || c.Name == "OUTBOX_URL"):
 		return "(set, not shown)"
 	}
 	return c.Short()
-}
-
-// redactedURL returns the URL of a store or a proxy without user, password and query, because the
-// query may have a token.
-func redactedURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "(set, not a URL)"
-	}
-	safe := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
-	if u.User != nil {
-		safe.User = url.User("...")
-	}
-	return safe.String()
 }
 
 // warn reports variables with names that are similar to settings.

@@ -177,7 +177,7 @@ func (f *forwarding) check(cmd *cobra.Command, status int) error {
 	u, err := url.Parse(f.target)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return usagef("--forward-to %q: must be a URL such as http://localhost:3000/hooks", f.target)
+		return usagef("--forward-to must be a URL such as http://localhost:3000/hooks") // it is not printed, because it may have a password
 	case f.fail < 0:
 		return usagef("--fail %d: must be 0 or more", f.fail)
 	case f.delay < 0 || f.delay > time.Hour:

@@ -103,7 +103,7 @@ func devSources(vars map[string]string) (settings.Sources, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return from, nil
 	case err != nil:
-		return from, usagef(".env: %w", err)
+		return from, usageError{errors.New(".env: it can't be read: each line has to be NAME=value, with quotes around a value that has spaces")} // the error quotes the line
 	}
 	from.Dotenv = dotenv
 	return from, nil

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
+	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 )
 
 // openStore opens the store of the options. It returns the function that closes it.
@@ -132,6 +135,24 @@ func openAny(ctx context.Context, at string, o Options) (*redisq.Store, error) {
 
 // ErrSettings reports that the store refuses REDIS_URL or REDIS_MASTER.
 var ErrSettings = conn.ErrSettings
+
+// CheckRedisURL returns an error if a URL is none of a Redis. The error has no part of the URL.
+func CheckRedisURL(text string) error { return conn.CheckURL(text) }
+
+// CheckDatabaseURL returns an error if a URL is none of a PostgreSQL. The error has no part of the
+// URL.
+func CheckDatabaseURL(text string) error { return postgres.CheckURL(text) }
+
+// ParseURL parses the URL of a setting with one of the schemes. Its errors have no part of the URL.
+func ParseURL(text string, schemes ...string) (*url.URL, error) {
+	return safeurl.Parse(text, schemes...)
+}
+
+// ShowURL returns a URL for people, without its secret parts.
+func ShowURL(text string) string { return safeurl.Text(text) }
+
+// Cause returns the cause of an error of an HTTP call without any URL.
+func Cause(err error) error { return safeurl.Cause(err) }
 
 // named adds the name of the setting to the error of an unreachable store.
 func named(o Options, err error) error {

@@ -56,6 +56,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 )
 
 const (
@@ -90,11 +92,11 @@ func WithHTTPClient(h *http.Client) Option {
 // New returns a client for the API at baseURL, such as http://localhost:8080. The key may
 // be empty if the API needs none.
 func New(baseURL, key string, opts ...Option) (*Client, error) {
-	u, err := url.Parse(baseURL)
+	u, err := safeurl.Parse(baseURL, "http", "https")
 	switch {
 	case err != nil:
-		return nil, errors.New("api url: is not a URL such as http://localhost:8080")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("api url: %w, as in http://localhost:8080", err)
+	case u.Host == "":
 		return nil, errors.New("api url: must be a URL such as http://localhost:8080, with its scheme")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("api url: must have no user, query or fragment")

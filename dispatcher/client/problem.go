@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -64,14 +64,5 @@ func problem(resp *http.Response, body []byte) *Problem {
 
 // unreachable wraps the cause without the URL, because callers know it.
 func unreachable(err error) error {
-	return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
-}
-
-// withoutURL returns the cause of an error without the URL of the call.
-func withoutURL(err error) error {
-	var at *url.Error
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
+	return fmt.Errorf("%w: %w", ErrUnreachable, safeurl.Cause(err))
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 )
 
 // maxText bounds the text of an error in bytes, because each failed attempt stores one.
@@ -29,10 +29,7 @@ func (f *fault) Unwrap() error { return f.cause }
 
 // failed sets the Answer of a call without a response.
 func (t *callState) failed(err error) {
-	var withURL *url.Error
-	if errors.As(err, &withURL) {
-		err = withURL.Err
-	}
+	err = safeurl.Cause(err)
 	class, text := t.classify(err)
 	t.answer = dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address, ShortHello: t.short}
 }

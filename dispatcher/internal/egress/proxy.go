@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 )
 
 // proxy opens connections through an HTTP proxy.
@@ -44,14 +45,13 @@ type proxy struct {
 // user and a password. Its errors do not repeat the text, because it may contain the
 // password.
 func ParseProxy(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
+	if strings.HasPrefix(text, "socks") {
+		return nil, errors.New("must begin with http:// or https://: SOCKS is not spoken")
+	}
+	u, err := safeurl.Parse(text, "http", "https")
 	switch {
 	case err != nil:
-		return nil, errors.New("is not a URL")
-	case strings.HasPrefix(u.Scheme, "socks"):
-		return nil, errors.New("must begin with http:// or https://: SOCKS is not spoken")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("must begin with http:// or https://")
+		return nil, err
 	case u.Hostname() == "":
 		return nil, errors.New("has no host")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

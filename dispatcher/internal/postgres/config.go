@@ -61,6 +61,12 @@ func configOf(text, name string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
+// CheckURL returns an error if a URL can't be used. The error has no part of the URL.
+func CheckURL(text string) error {
+	_, err := configOf(text, "")
+	return err
+}
+
 // wrongParameter returns the likely reason why pgx refuses the parameters of a URL.
 func wrongParameter(query url.Values) error {
 	for _, name := range []string{"sslrootcert", "sslcert", "sslkey"} {

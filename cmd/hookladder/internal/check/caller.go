@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -92,11 +91,7 @@ func (c *caller) call(ctx context.Context, of variant) (answer, error) {
 	start := time.Now()
 	resp, err := c.http.Do(r)
 	if err != nil {
-		var unwrapped *url.Error
-		if errors.As(err, &unwrapped) {
-			err = unwrapped.Err // the cause without the URL, whose query may have a secret
-		}
-		return answer{}, err
+		return answer{}, app.Cause(err) // without the URL, whose query may have a secret
 	}
 	got := answer{status: resp.StatusCode, took: time.Since(start)}
 	_, _ = io.CopyN(io.Discard, resp.Body, mostAnswer) // only the status is used

@@ -1,10 +1,15 @@
 package otlp
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
 // logEvery is the least time between two lines about losses. A collector that is away loses spans
@@ -27,6 +32,20 @@ type losses struct {
 
 func newLosses(log *slog.Logger) *losses { return &losses{log: log} }
 
+// causeOf returns a loss without the URL of the collector, which may have a token, and without the
+// body of its response.
+func causeOf(err error) error {
+	text := app.Cause(err).Error()
+	if before, _, found := strings.Cut(text, "failed to send to "); found {
+		status := responses.FindString(text)
+		return errors.New(before + "the collector did not accept them: " + cmp.Or(status, "no status"))
+	}
+	return errors.New(text)
+}
+
+// responses is the status in the text of the exporter.
+var responses = regexp.MustCompile(`: [1-5][0-9]{2}\b`)
+
 // add counts lost spans, and logs the reason if the last line is old enough.
 func (l *losses) add(spans int, why error) {
 	l.mu.Lock()
@@ -38,7 +57,7 @@ func (l *losses) add(spans int, why error) {
 	l.all += spans
 	if now := time.Now(); !now.Before(l.next) {
 		l.next = now.Add(logEvery)
-		l.log.Warn("traces are not sent; deliveries continue", "spans", l.spans, "err", why.Error())
+		l.log.Warn("traces are not sent; deliveries continue", "spans", l.spans, "err", causeOf(why).Error())
 		l.spans = 0
 	}
 }

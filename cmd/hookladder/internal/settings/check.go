@@ -157,18 +157,9 @@ func (s *Settings) wrongArchive() string {
 	return ""
 }
 
-// wrongDatabase returns the reason why a URL is no PostgreSQL URL. The reason does not contain
-// the URL.
-func wrongDatabase(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "it is not a URL"
-	case u.Scheme != "postgres" && u.Scheme != "postgresql":
-		return " "
-	}
-	return ""
-}
+// wrongDatabase returns the reason why a URL is no PostgreSQL URL. The reason has no part of the
+// URL.
+func wrongDatabase(text string) string { return wrongFile(0, app.CheckDatabaseURL(text)) }
 
 // wrongURL returns the reason why nothing can be sent to a URL. The reason does not contain the
 // URL.
@@ -220,17 +211,10 @@ func wrongAddress(text string) string {
 
 func wrongRedisURL(text string) string {
 	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "it is not a URL" // the original error would contain the password
-	case u.Scheme == "unix" && u.Path == "":
+	if err == nil && u.Scheme == "unix" && u.Path == "" {
 		return "it names no socket"
-	case u.Scheme == "unix":
-		return ""
-	case u.Scheme != "redis" && u.Scheme != "rediss":
-		return " "
 	}
-	return ""
+	return wrongFile(0, app.CheckRedisURL(text))
 }
 
 func (s *Settings) wrongRedisMode() string {

@@ -126,6 +126,9 @@ func parseProxy(v string) (url.URL, error) {
 // parsePublicURL parses the base URL of links: an origin, and the path of the API behind a
 // proxy.
 func parsePublicURL(v string) (PublicURL, error) {
+	if _, err := app.ParseURL(v, "http", "https"); err != nil {
+		return PublicURL{}, err
+	}
 	u, err := dispatcher.ParseURL(v)
 	switch {
 	case err != nil:

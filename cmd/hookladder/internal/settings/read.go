@@ -3,11 +3,14 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
 // Sources are the sources of settings. The first one that has a setting is used.
@@ -40,6 +43,7 @@ type Setting struct {
 	Accepts string // the accepted values, as a noun
 	Secret  bool
 	File    bool // <Name>_FILE may name a file
+	URL     bool // it is printed without its secret parts
 	field   reflect.StructField
 }
 
@@ -58,6 +62,7 @@ func Table() []Setting {
 			Accepts: f.Tag.Get("accepts"),
 			Secret:  f.Tag.Get("secret") != "",
 			File:    f.Tag.Get("file") != "",
+			URL:     f.Tag.Get("url") != "",
 			field:   f,
 		}
 		if s.Accepts == "" {
@@ -126,7 +131,9 @@ func (from Sources) find(table []Setting) (found []Found, faults []mistake) {
 				if c.Value, f = from.load(s.Name, value, file); f != nil {
 					faults = append(faults, *f)
 				}
-				c.Source = "file " + file
+				if c.Source = "file " + file; c.Value == "" {
+					c.Source = "file" // it can't be read
+				}
 			}
 			break
 		}
@@ -143,7 +150,12 @@ func (from Sources) load(name, value, file string) (string, *mistake) {
 	}
 	text, err := from.read(file)
 	if err != nil {
-		return "", &mistake{name + "_FILE", fmt.Sprintf("=%q: %v", file, err)}
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err
+		}
+		// The name is not printed: it may be the secret itself, given to the wrong variable.
+		return "", &mistake{name + "_FILE", fmt.Sprintf(": the file that it names can't be read: %v", err)}
 	}
 	value = strings.TrimRight(string(text), "\r\n")
 	if value == "" {
@@ -176,16 +188,20 @@ const mostShown = 200
 
 // Short returns the value, or the beginning of a long one.
 func (c Found) Short() string {
-	if len(c.Value) <= mostShown {
-		return c.Value
+	value := c.Value
+	if c.URL && value != "" && !strings.HasPrefix(value, "data:") {
+		value = app.ShowURL(value)
 	}
-	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(c.Value[:mostShown], ""), len(c.Value))
+	if len(value) <= mostShown {
+		return value
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(value[:mostShown], ""), len(value))
 }
 
 // fault returns the text of a mistake: the accepted values, and the reason.
 func (c Found) fault(reason string) mistake {
 	text := fmt.Sprintf("=%q", c.Short())
-	if c.Secret {
+	if c.Secret || c.URL { // a wrong URL is not sure to have its secrets where Short expects them
 		text = ""
 	}
 	text += ": must be " + c.Accepts

@@ -21,7 +21,7 @@ type Settings struct {
 	Listen      string                `env:"LISTEN" envDefault:"127.0.0.1:8080" accepts:"host:port, or off to dispatch only"`
 	Port        int                   `env:"PORT" min:"1" max:"65535"`
 	Project     string                `env:"PROJECT" envDefault:"default" accepts:"1 to 64 of A-Z a-z 0-9 _ -"`
-	RedisURL    string                `env:"REDIS_URL" secret:"true" file:"true" accepts:"redis://, rediss:// or unix:// and the rest of a Redis URL"`
+	RedisURL    string                `env:"REDIS_URL" url:"true" secret:"true" file:"true" accepts:"redis://, rediss:// or unix:// and the rest of a Redis URL"`
 	RedisMode   string                `env:"REDIS_MODE" envDefault:"auto" accepts:"auto, single, cluster or sentinel"`
 	RedisMaster string                `env:"REDIS_MASTER" accepts:"the name that sentinels have for the master"`
 	RedisCA     string                `env:"REDIS_CA_FILE" accepts:"a file of PEM certificates"`
@@ -51,12 +51,12 @@ type Settings struct {
 	DisableAfter    time.Duration  `env:"DISABLE_AFTER" envDefault:"5d" min:"0s" max:"365d"`
 	QuickRetries    int            `env:"QUICK_RETRIES" envDefault:"1" min:"0" max:"5"`
 
-	OpsURL string `env:"OPS_URL" secret:"true" file:"true" accepts:"an http or https URL"`
+	OpsURL string `env:"OPS_URL" url:"true" secret:"true" file:"true" accepts:"an http or https URL"`
 
-	PublicURL    PublicURL `env:"PUBLIC_URL" accepts:"an http or https URL such as https://hooks.example, with a path or without"`
+	PublicURL    PublicURL `env:"PUBLIC_URL" url:"true" accepts:"an http or https URL such as https://hooks.example, with a path or without"`
 	Console      string    `env:"CONSOLE" envDefault:"on" accepts:"on or off"`
 	ConsoleName  string    `env:"CONSOLE_NAME" accepts:"1 to 64 characters, none of them a control character"`
-	ConsoleLogo  string    `env:"CONSOLE_LOGO" accepts:"an https URL, or data:image/png;base64, and a picture, together at most 64 KiB"`
+	ConsoleLogo  string    `env:"CONSOLE_LOGO" url:"true" accepts:"an https URL, or data:image/png;base64, and a picture, together at most 64 KiB"`
 	ConsoleColor string    `env:"CONSOLE_COLOR" accepts:"# and 6 hex digits such as #3f4bd1"`
 
 	UserAgent    string                  `env:"USER_AGENT" accepts:"1 to 256 printable ASCII characters"`
@@ -65,7 +65,7 @@ type Settings struct {
 	AllowNets   []app.Net `env:"ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8, each with a port if only that is meant: 127.0.0.0/8:9000"`
 	LinkNets    []app.Net `env:"LINK_ALLOW_NETS" accepts:"networks such as 10.0.0.0/8,fd00::/8, each with a port if only that is meant: 127.0.0.0/8:9000"`
 	HTTPSOnly   bool      `env:"HTTPS_ONLY" envDefault:"false" accepts:"true or false"`
-	EgressProxy *url.URL  `env:"EGRESS_PROXY" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
+	EgressProxy *url.URL  `env:"EGRESS_PROXY" url:"true" secret:"true" file:"true" accepts:"the URL of a proxy such as http://user:password@proxy.example:3128"`
 	EgressCA    string    `env:"EGRESS_CA_FILE" accepts:"a file of PEM certificates"`
 	EgressCert  string    `env:"EGRESS_CERT_FILE" accepts:"a file of PEM certificates that belong to EGRESS_KEY_FILE"`
 	EgressKey   string    `env:"EGRESS_KEY_FILE" accepts:"a file with the PEM key of EGRESS_CERT_FILE"`
@@ -79,11 +79,11 @@ type Settings struct {
 	DeadRetention time.Duration `env:"DEAD_RETENTION" envDefault:"720h" min:"1s" max:"365d"`
 	DeadMax       int           `env:"DEAD_MAX" envDefault:"250000" min:"0" max:"1000000000"`
 
-	ArchiveURL       string `env:"ARCHIVE_URL" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
+	ArchiveURL       string `env:"ARCHIVE_URL" url:"true" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
 	ArchiveBodies    string `env:"ARCHIVE_BODIES" envDefault:"all" accepts:"all, failed or none"`
 	ArchiveBacklog   Size   `env:"ARCHIVE_BACKLOG" envDefault:"256MiB" min:"1MiB" max:"1TiB"`
 	ArchiveRetention Age    `env:"ARCHIVE_RETENTION" envDefault:"0" min:"0" max:"100y"`
-	OutboxURL        string `env:"OUTBOX_URL" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
+	OutboxURL        string `env:"OUTBOX_URL" url:"true" secret:"true" file:"true" accepts:"postgres://user:password@host/database"`
 
 	Wake          string        `env:"WAKE" envDefault:"auto" accepts:"auto or poll"`
 	GuardInterval time.Duration `env:"GUARD_INTERVAL" envDefault:"1m" min:"1s" max:"1h"`

@@ -288,9 +288,9 @@ func TestAFileGivesASecret(t *testing.T) {
 		}
 	}
 	for want, environ := range map[string]map[string]string{
-		"API_KEYS and API_KEYS_FILE are both set":       {"API_KEYS_FILE": "/keys", "API_KEYS": testKey},
-		`REDIS_URL_FILE="/none": file does not exist`:   {"REDIS_URL_FILE": "/none"},
-		`SIGNING_SECRET_FILE="/empty": the file is emp`: {"SIGNING_SECRET_FILE": "/empty"},
+		"API_KEYS and API_KEYS_FILE are both set":                                   {"API_KEYS_FILE": "/keys", "API_KEYS": testKey},
+		`REDIS_URL_FILE: the file that it names can.t be read: file does not exist`: {"REDIS_URL_FILE": "/none"},
+		`SIGNING_SECRET_FILE="/empty": the file is emp`:                             {"SIGNING_SECRET_FILE": "/empty"},
 	} {
 		_, _, err := Read(from(environ))
 		require.ErrorContains(t, err, want)

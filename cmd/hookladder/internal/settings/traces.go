@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -96,6 +98,9 @@ func (from Sources) IgnoredTraces() (warnings []string) {
 	return warnings
 }
 
+// headerNames are tokens (RFC 9110, section 5.6.2).
+var headerNames = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
 // otelReader reads the standard variables and collects the mistakes.
 type otelReader struct {
 	from   Sources
@@ -109,7 +114,7 @@ func (from Sources) traces() (t Traces, found []Found, faults []mistake) {
 	for _, name := range TraceNames() {
 		if value := r.value(name); value != "" {
 			secret := strings.HasSuffix(name, "_HEADERS") || strings.HasSuffix(name, "_ENDPOINT") // a URL may have a token
-			r.found = append(r.found, Found{Setting: Setting{Name: name, Secret: secret}, Value: value, Source: r.source(name)})
+			r.found = append(r.found, Found{Setting: Setting{Name: name, Secret: secret, URL: strings.HasSuffix(name, "_ENDPOINT")}, Value: value, Source: r.source(name)})
 		}
 	}
 	if !r.wanted() {
@@ -236,9 +241,9 @@ func (r *otelReader) collector() string {
 	if text == "" {
 		return "http://localhost:4318/v1/traces"
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		r.fault(name, "must be an http or https URL such as http://collector:4318")
+	u, err := app.ParseURL(text, "http", "https")
+	if err != nil || u.Host == "" {
+		r.fault(name, "must be an http or https URL such as http://collector:4318"+because(err))
 		return ""
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -251,10 +256,23 @@ func (r *otelReader) collector() string {
 	return u.String()
 }
 
-// headers reads headers for the collector: name=value with commas between, percent-encoded.
+// because adds a reason to a mistake.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Error()
+}
+
+// headers reads headers for the collector: name=value with commas between, percent-encoded. It
+// checks the names, because net/http quotes a wrong one, which may be a part of a token.
 func (r *otelReader) headers() map[string]string {
 	name, all := r.exporter("HEADERS"), map[string]string{}
 	for _, pair := range r.pairs(name) {
+		if !headerNames.MatchString(pair[0]) || strings.ContainsFunc(pair[1], unicode.IsControl) {
+			r.fault(name, "must be name=value with commas between, with names and values that HTTP allows")
+			return nil
+		}
 		all[pair[0]] = pair[1]
 	}
 	return all

@@ -167,7 +167,7 @@ func (c *Client) openCluster(u *redisURL) error {
 	}
 	parsed, err := redis.ParseClusterURL(u.text("skip_verify"))
 	if err != nil {
-		return withoutURL(err)
+		return errParameter
 	}
 	if parsed.ReadOnly || parsed.RouteByLatency || parsed.RouteRandomly || parsed.MaxRedirects != 0 {
 		return errors.New("REDIS_URL: read_only, route_by_latency, route_randomly and max_redirects can't be used: " +
@@ -190,7 +190,7 @@ func (c *Client) openCluster(u *redisURL) error {
 func (c *Client) openSentinel(u *redisURL, master string) error {
 	parsed, err := redis.ParseFailoverURL(u.text("sentinel_username", "sentinel_password"))
 	if err != nil {
-		return withoutURL(err)
+		return errParameter
 	}
 	if parsed.ReplicaOnly || parsed.RouteByLatency || parsed.RouteRandomly {
 		return errors.New("REDIS_URL: replica_only, route_by_latency and route_randomly can't be used: replicas are behind")
@@ -219,9 +219,9 @@ var ofOneKind = []string{
 // URL, except the parameters in without, and adds our timeouts. Some options do not
 // depend on the URL.
 func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOptions, error) {
-	o, err := redis.ParseURL(u.text(without...))
+	o, err := u.options(without...)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, err
 	}
 	secure(o.TLSConfig, u)
 	opts := &redis.UniversalOptions{

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 )
 
@@ -21,11 +24,14 @@ type redisURL struct {
 }
 
 func readURL(text, caFile string) (*redisURL, error) {
-	parsed, err := url.Parse(text)
+	parsed, err := safeurl.Parse(text, "redis", "rediss", "unix")
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, fmt.Errorf("bad REDIS_URL: %w", err)
 	}
 	u := &redisURL{url: parsed, query: parsed.Query()}
+	if _, err := u.options(append(slices.Clip(ofOneKind), "skip_verify")...); err != nil {
+		return nil, err
+	}
 	if caFile != "" {
 		if parsed.Scheme != "rediss" {
 			return nil, errors.New("REDIS_CA_FILE needs a REDIS_URL that begins with rediss://")
@@ -46,6 +52,28 @@ func (u *redisURL) text(without ...string) string {
 	}
 	left.RawQuery = query.Encode()
 	return left.String()
+}
+
+// options returns what go-redis reads from the URL, except the parameters in without. Its errors do
+// not quote go-redis, which repeats what it does not understand.
+func (u *redisURL) options(without ...string) (*redis.Options, error) {
+	if path := strings.Trim(u.url.Path, "/"); u.url.Scheme != "unix" && strings.Trim(path, "0123456789") != "" {
+		return nil, errors.New("bad REDIS_URL: what is behind its host is not the number of a database: percent-encode / ? # @ in its user and password, as %2F %3F %23 %40")
+	}
+	o, err := redis.ParseURL(u.text(without...))
+	if err != nil {
+		return nil, errParameter
+	}
+	return o, nil
+}
+
+// errParameter is the error of a URL whose parts are in their places.
+var errParameter = fmt.Errorf("%w: bad REDIS_URL: it has a parameter that go-redis does not know in this mode, or a wrong value of one", ErrSettings)
+
+// CheckURL returns an error if a URL can't be used in any mode. The error has no part of the URL.
+func CheckURL(text string) error {
+	_, err := readURL(text, "")
+	return err
 }
 
 // where returns the addresses.
@@ -71,13 +99,4 @@ func secure(c *tls.Config, u *redisURL) {
 	c.MinVersion = tls.VersionTLS12
 	c.RootCAs = u.roots
 	c.InsecureSkipVerify = c.InsecureSkipVerify || u.query.Get("skip_verify") == "true" // go-redis reads it for one kind of client only
-}
-
-// withoutURL removes the URL from an error, because it may contain a password.
-func withoutURL(err error) error {
-	var parse *url.Error
-	if errors.As(err, &parse) {
-		err = parse.Err
-	}
-	return fmt.Errorf("bad REDIS_URL: %w", err)
 }

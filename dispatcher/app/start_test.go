@@ -23,7 +23,7 @@ func TestEachPortRespondsWhileTheStoreIsAwaited(t *testing.T) {
 	o := newTestOptions(server.URL())
 	o.StoreWait = patience
 	ready := make(chan string, 1)
-	o.Ready = func(addr string) { ready <- addr }
+	o.Ready = func(addr string, _ func() error) { ready <- addr }
 	o.Listen, o.MetricsListen = fmt.Sprint("127.0.0.1:", redistest.FreePort(t)), fmt.Sprint("127.0.0.1:", redistest.FreePort(t))
 	ctx, stop := context.WithCancel(t.Context())
 	p := &process{t: t, stop: stop, done: make(chan error, 1)}

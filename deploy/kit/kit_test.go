@@ -2,7 +2,6 @@ package kit_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"os/signal"
 	"strconv"

@@ -163,7 +163,7 @@ func Starting() http.Handler {
 		h := w.Header()
 		h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore
 		if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			if alive, err := (*server)(nil).healthz(r.Context(), nil); err == nil {
+			if alive, err := api.JSON(http.StatusOK, wire.Health{Status: "ok"}); err == nil {
 				alive.Write(w)
 			}
 			return

@@ -23,6 +23,9 @@ var (
 	chaosArchive = flag.String("chaos.archive", "no", "whether there is an archive: yes, no, or either: not with every third seed")
 	chaosOwners  = flag.Int("chaos.owners", 0, "how many owners change their endpoints all the time")
 	chaosEmpty   = flag.Bool("chaos.empty", false, "empty the store too")
+	chaosLog     = flag.Bool("chaos.log", false, "stop reading the instances' logs too, and close them")
+	chaosDNS     = flag.Bool("chaos.dns", false, "the resolver has a search domain with a wildcard record, and may be silent about IPv6 only")
+	chaosRights  = flag.Bool("chaos.rights", false, "take rights away from the instances' user of Redis too; one Redis only")
 	chaosBinary  = flag.String("chaos.binary", "", "the hookladder to run; empty: one built with the race detector")
 )
 

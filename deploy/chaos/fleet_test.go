@@ -168,10 +168,21 @@ type logReader struct {
 	file    *os.File
 	partial []byte   // a line that has not ended
 	broken  []string // lines that no process may ever write; read when the process has ended
+
+	reads  sync.Mutex // held while nobody reads, and guards closed
+	closed bool
 }
+
+// errLogClosed makes os/exec close the pipe.
+var errLogClosed = errors.New("nobody reads the log any more")
 
 // Write takes more of the log.
 func (l *logReader) Write(text []byte) (int, error) {
+	l.reads.Lock()
+	defer l.reads.Unlock()
+	if l.closed {
+		return 0, errLogClosed
+	}
 	l.partial = append(l.partial, text...)
 	for {
 		line, rest, ended := bytes.Cut(l.partial, []byte("\n"))
@@ -195,7 +206,7 @@ func (l *logReader) read(text string) {
 	switch msg, _, _ := strings.Cut(s.Msg, ":"); msg {
 	case finished:
 		l.fleet.h.note(note{at: s.Time, who: l.name, text: finished, id: s.DeliveryID, n: s.Attempt, ok: s.Verdict == "delivered", mute: s.Status == 0, blames: s.Verdict != "back" && strings.HasPrefix(s.Err, "lookup ")})
-	case renamed, takeover, unrecorded, handedBack, tailGone:
+	case renamed, takeover, unrecorded, handedBack, tailGone, linesGone:
 		l.fleet.h.note(note{at: s.Time, who: l.name, text: msg, n: s.Deliveries})
 	}
 }

@@ -138,6 +138,7 @@ const (
 	unrecorded = "outcomes not recorded, their deliveries will be attempted again"
 	handedBack = "unknown leases handed back"
 	tailGone   = "the store lost its newest data"
+	linesGone  = "log lines were dropped"
 )
 
 func newHistory() *history {

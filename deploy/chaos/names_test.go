@@ -22,8 +22,18 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// resolverAway is the fault of a resolver that does not answer, or answers nothing of use.
-const resolverAway = "resolver away"
+// The faults of the resolver.
+const (
+	resolverAway = "resolver away"            // it does not answer, or answers nothing of use
+	resolverHalf = "resolver silent for IPv6" // which keeps no attempt from its receiver
+)
+
+// searchDomain is where a name is looked up that is not complete. Its wildcard record answers for every
+// name there, as a network of one's own may have it in a cluster.
+const searchDomain = "corp.test"
+
+// wildcard is the address of that record. The receiver listens there too, but nobody is to be called there.
+var wildcard = netip.AddrFrom4([4]byte{127, 80, 80, 80})
 
 // names is a DNS server, and the instances ask it only: each has an /etc/resolv.conf of its own. That takes
 // a mount namespace and port 53 of a loopback address, so it takes root.
@@ -32,25 +42,30 @@ type names struct {
 	addr  string // of the server
 	shell string // runs a program with conf in place of the machine's
 	known map[string]netip.Addr
+	wild  bool // there is a search domain
 
 	mu     sync.Mutex // guards what follows
 	conn   net.PacketConn
-	answer func(query []byte) []byte // nil: it is silent
+	answer func(query []byte) []byte // returns nil: there is no answer
 }
 
 // errNoNames says why the instances have no resolver of their own.
 var errNoNames = errors.New("receivers have no names here")
 
-// newNames starts the server.
-func newNames(t testing.TB) (*names, error) {
+// newNames starts the server. If wild is true, it has a search domain.
+func newNames(t testing.TB, wild bool) (*names, error) {
 	t.Helper()
-	n := &names{known: map[string]netip.Addr{}}
+	n := &names{known: map[string]netip.Addr{}, wild: wild}
 	server, err := n.claim(t)
 	if err != nil {
 		return nil, errors.Join(errNoNames, err)
 	}
 	n.conf = filepath.Join(t.TempDir(), "resolv.conf")
-	require.NoError(t, os.WriteFile(n.conf, []byte("nameserver "+server+"\noptions timeout:1 attempts:2\n"), 0o644))
+	conf := "nameserver " + server + "\noptions timeout:1 attempts:2\n"
+	if wild {
+		conf += "search " + searchDomain + "\noptions ndots:5\n"
+	}
+	require.NoError(t, os.WriteFile(n.conf, []byte(conf), 0o644))
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
 		return nil, errors.Join(errNoNames, err)
@@ -125,10 +140,12 @@ func (n *names) serve(conn net.PacketConn) {
 		n.mu.Lock()
 		answer := n.answer
 		n.mu.Unlock()
-		if answer == nil || size < dnsHeader+6 {
+		if size < dnsHeader+6 {
 			continue
 		}
-		_, _ = conn.WriteTo(answer(bytes.Clone(b[:size])), from)
+		if reply := answer(bytes.Clone(b[:size])); reply != nil {
+			_, _ = conn.WriteTo(reply, from)
+		}
 	}
 }
 
@@ -139,22 +156,21 @@ const (
 	dnsServerFail = 2
 	dnsNoName     = 3
 	dnsA          = 1
+	dnsAAAA       = 28
 )
 
 // find answers a question by the names that are known.
 func (n *names) find(query []byte) []byte {
-	var labels []string
-	for at := dnsHeader; at < len(query) && query[at] != 0; {
-		end := at + 1 + int(query[at])
-		if end > len(query) {
-			return reply(query, dnsServerFail, netip.Addr{})
-		}
-		labels = append(labels, string(query[at+1:end]))
-		at = end
+	name, whole := asked(query)
+	if !whole {
+		return fail(query)
 	}
 	n.mu.Lock()
-	addr, known := n.known[strings.ToLower(strings.Join(labels, "."))]
+	addr, known := n.known[name]
 	n.mu.Unlock()
+	if !known && n.searched(name) {
+		addr, known = wildcard, true
+	}
 	switch {
 	case !known:
 		return reply(query, dnsNoName, addr)
@@ -162,6 +178,25 @@ func (n *names) find(query []byte) []byte {
 		return reply(query, dnsOK, netip.Addr{})
 	}
 	return reply(query, dnsOK, addr)
+}
+
+// searched reports whether a name is in the search domain.
+func (n *names) searched(name string) bool {
+	return n.wild && strings.HasSuffix(name, "."+searchDomain)
+}
+
+// asked is the name that a query asks for. If the query is cut, whole is false.
+func asked(query []byte) (name string, whole bool) {
+	var labels []string
+	for at := dnsHeader; at < len(query) && query[at] != 0; {
+		end := at + 1 + int(query[at])
+		if end > len(query) {
+			return "", false
+		}
+		labels = append(labels, string(query[at+1:end]))
+		at = end
+	}
+	return strings.ToLower(strings.Join(labels, ".")), true
 }
 
 // questionEnd is where the question ends.
@@ -191,28 +226,57 @@ func reply(query []byte, code byte, addr netip.Addr) []byte {
 	return b
 }
 
-// away makes the server useless until mended: it is silent, its port is closed, or it
-// only says that it failed.
-func (n *names) away(random *rand.Rand) (how string, mend func() error) {
-	set := func(answer func([]byte) []byte) func() error {
+func fail(query []byte) []byte { return reply(query, dnsServerFail, netip.Addr{}) }
+
+// way is a way in which the server is broken.
+type way struct {
+	how    string
+	fault  string
+	answer func(query []byte) []byte // nil: its port is closed
+}
+
+// ways are all of them.
+func (n *names) ways() []way {
+	all := []way{
+		{"silent", resolverAway, func([]byte) []byte { return nil }},
+		{"failing", resolverAway, fail},
+		{"gone", resolverAway, nil},
+	}
+	if !n.wild {
+		return all
+	}
+	return append(all,
+		way{"silent for IPv6", resolverHalf, func(query []byte) []byte {
+			if question(query) == dnsAAAA {
+				return nil
+			}
+			return n.find(query)
+		}},
+		way{"failing but for its search domain", resolverAway, func(query []byte) []byte {
+			if name, _ := asked(query); n.searched(name) {
+				return n.find(query)
+			}
+			return fail(query)
+		}},
+	)
+}
+
+// breaks breaks the server in a way until mended.
+func (n *names) breaks(w way) (mend func() error) {
+	if w.answer == nil {
+		n.close()
+		return n.listen
+	}
+	set := func(answer func([]byte) []byte) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.answer = answer
-		return func() error {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.answer = n.find
-			return nil
-		}
 	}
-	switch random.IntN(3) {
-	case 0:
-		return "silent", set(nil)
-	case 1:
-		return "failing", set(func(q []byte) []byte { return reply(q, dnsServerFail, netip.Addr{}) })
+	set(w.answer)
+	return func() error {
+		set(n.find)
+		return nil
 	}
-	n.close()
-	return "gone", n.listen
 }
 
 // resolving breaks the resolver of all instances.
@@ -222,9 +286,11 @@ type resolving struct {
 }
 
 func (b *resolving) away(ctx context.Context, random *rand.Rand) {
-	mended := b.begins(resolverAway, "")
-	how, mend := b.names.away(random)
-	b.say("the resolver is %s", how)
+	ways := b.names.ways()
+	way := ways[random.IntN(len(ways))]
+	mended := b.begins(way.fault, "")
+	mend := b.names.breaks(way)
+	b.say("the resolver is %s", way.how)
 	kit.Rest(ctx, between(random, 2*time.Second, b.longest))
 	if err := mend(); err != nil {
 		b.fleet.t.Error(err)
@@ -232,23 +298,64 @@ func (b *resolving) away(ctx context.Context, random *rand.Rand) {
 	mended()
 }
 
-// blamed is the complaint about an attempt that counts against its receiver though the resolver was away.
+// blamed is the complaint about an attempt that counts against its receiver though the resolver was broken.
 const blamed = "blamed for our resolver"
 
 // noticedWithin is how long an instance may take its resolver for one that works.
 const noticedWithin = 2 * time.Second
 
-// blamed judges that no receiver is blamed while the resolver is away.
+// blamed judges that no receiver is blamed while the resolver is broken.
 func (j *judge) blamed() {
 	for _, n := range j.h.notes {
 		if !n.blames {
 			continue
 		}
 		for _, f := range j.h.faults {
-			if f.kind == resolverAway && n.at.After(f.from.Add(noticedWithin)) && n.at.Before(f.to) {
-				j.complain(blamed, n.id, "attempt %d by %s at %s, the resolver was away from %s to %s",
-					n.n, n.who, n.at.Format("15:04:05.000"), f.from.Format("15:04:05.000"), f.to.Format("15:04:05.000"))
+			if (f.kind == resolverAway || f.kind == resolverHalf) && n.at.After(f.from.Add(noticedWithin)) && n.at.Before(f.to) {
+				j.complain(blamed, n.id, "attempt %d by %s at %s, %s from %s to %s",
+					n.n, n.who, n.at.Format("15:04:05.000"), f.kind, f.from.Format("15:04:05.000"), f.to.Format("15:04:05.000"))
 			}
 		}
 	}
+}
+
+// newTestQuery is a question of DNS.
+func newTestQuery(name string, kind byte) []byte {
+	q := make([]byte, dnsHeader)
+	for _, label := range strings.Split(name, ".") {
+		q = append(append(q, byte(len(label))), label...)
+	}
+	return append(q, 0, 0, kind, 0, 1)
+}
+
+// broken is the server's answer while it is broken in a way.
+func (n *names) broken(t *testing.T, how, name string, kind byte) []byte {
+	t.Helper()
+	for _, w := range n.ways() {
+		if w.how == how {
+			return w.answer(newTestQuery(name, kind))
+		}
+	}
+	require.Fail(t, "there is no such way", how)
+	return nil
+}
+
+func TestTheResolverHasAWildcardInItsSearchDomain(t *testing.T) {
+	n := &names{known: map[string]netip.Addr{}, wild: true}
+	shop := netip.MustParseAddr("127.0.1.2")
+	name := n.name("/d1", shop)
+	searched := name + "." + searchDomain
+	has := func(query []byte, a netip.Addr) []byte { return reply(query, dnsOK, a) }
+	query := func(name string) []byte { return newTestQuery(name, dnsA) }
+	require.Equal(t, has(query(name), shop), n.find(query(name)))
+	require.Equal(t, has(query(searched), wildcard), n.find(query(searched)))
+	require.Equal(t, reply(query("other.test"), dnsNoName, netip.Addr{}), n.find(query("other.test")))
+
+	require.Nil(t, n.broken(t, "silent for IPv6", name, dnsAAAA))
+	require.Equal(t, has(query(name), shop), n.broken(t, "silent for IPv6", name, dnsA))
+	require.Equal(t, fail(query(name)), n.broken(t, "failing but for its search domain", name, dnsA))
+	require.Equal(t, has(query(searched), wildcard), n.broken(t, "failing but for its search domain", searched, dnsA))
+
+	n.wild = false
+	require.Equal(t, reply(query(searched), dnsNoName, netip.Addr{}), n.find(query(searched)))
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,6 +108,9 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request, c kit.Callback
 		return
 	}
 	a := &arrival{place: c.Path, began: c.At, attempt: c.Attempt}
+	if local, ok := req.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && local.AddrPort().Addr().Unmap() == wildcard {
+		a.place += " of a stranger" // no message goes there, so the judge complains
+	}
 	a.line, _ = req.Context().Value(lineKey{}).(*line)
 	if c.Err != nil {
 		a.fault = c.Err.Error()
@@ -212,4 +216,29 @@ func (r *receiver) react(a *arrival, w http.ResponseWriter, req *http.Request, r
 	if re.torn {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+func TestACallbackToTheWildcardIsAComplaint(t *testing.T) {
+	t.Parallel()
+	h := newHistory()
+	r := newReceiver(t, h, 1, signer.NewSecret())
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(r.URL(0), "http://"))
+	require.NoError(t, err)
+	r.healed.Store(true) // it answers well
+	for id, address := range map[string]string{"well": "127.0.1.2", "astray": wildcard.String()} {
+		h.publish(&message{id: id, places: []string{"/d1"}, tries: []try{{acceptance: accepted}}})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+net.JoinHostPort(address, port)+"/d1", strings.NewReader("{}"))
+		require.NoError(t, err)
+		req.Header.Set(signer.HeaderID, id)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+	}
+	var found findings
+	h.with(func() { found = judged(h, nil) })
+	astray := func(id string) bool {
+		return slices.ContainsFunc(found.complaints, func(c complaint) bool { return c.what == unasked && c.id == id })
+	}
+	require.True(t, astray("astray"))
+	require.False(t, astray("well"))
 }

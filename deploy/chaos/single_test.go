@@ -26,7 +26,7 @@ func newSingle(t testing.TB, h *history, fsync string, slots []string) *single {
 	return s
 }
 
-func (b *single) url(slot string) string    { return b.network.url(slot) }
+func (b *single) url(slot string) string    { return asUser(b.network.url(slot)) }
 func (b *single) env() []string             { return nil }
 func (b *single) straight() string          { return b.redis.server.URL() }
 func (b *single) count(ctx context.Context) { b.redis.canary(ctx) }
@@ -46,10 +46,14 @@ func (b *single) empty(ctx context.Context, _ *rand.Rand) (at time.Time, kept ma
 
 func (b *single) deeds(common *trouble) []deed {
 	b.trouble = common
-	return []deed{
+	deeds := []deed{
 		b.killStore, b.killStore, b.pauseStore, b.fill, b.fill, b.forgetScripts, b.killClients,
 		b.cut, b.cutAll, b.halfOpen, b.halfOpen, b.late, b.narrow,
 	}
+	if *chaosRights {
+		deeds = append(deeds, b.takeRight, b.takeRight)
+	}
+	return deeds
 }
 
 func (b *single) killStore(ctx context.Context, random *rand.Rand) {

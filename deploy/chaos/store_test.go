@@ -42,7 +42,7 @@ type store struct {
 
 func newStore(t testing.TB, h *history, fsync string) *store {
 	t.Helper()
-	s := &store{t: t, h: h, fsync: fsync, server: redistest.Start(t, "appendfsync "+fsync)}
+	s := &store{t: t, h: h, fsync: fsync, server: redistest.Start(t, append(userSettings(), "appendfsync "+fsync)...)}
 	opts, err := redis.ParseURL(s.server.URL())
 	require.NoError(t, err)
 	opts.MaxRetries = -1

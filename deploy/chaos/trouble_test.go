@@ -91,6 +91,9 @@ func (b *trouble) hands() []hand {
 	if b.rest >= takeoverWithin { // else the run is too short for it
 		instances = append(instances, b.killAlone)
 	}
+	if *chaosLog {
+		instances = append(instances, b.leaveUnread, b.leaveUnread, b.closeLog)
+	}
 	hands := []hand{
 		{calm: 3 * time.Second, does: instances},
 		{calm: 4 * time.Second, rest: b.rest, does: b.store, soon: b.soon, shares: &b.alone},

@@ -82,7 +82,7 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 // addNames gives some receivers names, and the instances a resolver that can be broken, where that is
 // possible.
 func (w *world) addNames() {
-	n, err := newNames(w.t)
+	n, err := newNames(w.t, *chaosDNS)
 	if err != nil {
 		w.say("no resolver is broken: %v", err)
 		return

@@ -23,7 +23,7 @@ FUZZTIME    ?= 30s
 CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
-CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty -chaos.log -chaos.dns
+CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty -chaos.log -chaos.dns -chaos.outbox
 # How many mutants `make mutants` tries, and more flags for it, such as -seed 7 or
 # -files 'lua/settle'.
 MUTANTS     ?= 40
@@ -109,7 +109,7 @@ bench-queue: redis ## hold queues in Go against asynq, on one core and the same 
 	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/asynq $(BENCHFLAGS)
 
 chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
-	@.ci/needs redis-server postgres
+	@.ci/needs redis-server postgres pgbouncer
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac
 	$(GO) test -race -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)

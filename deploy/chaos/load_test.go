@@ -50,7 +50,8 @@ type load struct {
 	receiver *receiver
 	seed     uint64
 	owners   *owners
-	rate     int // messages a second
+	outbox   *box // nil: there is none
+	rate     int  // messages a second
 	callers  int
 
 	mu   sync.Mutex // guards done
@@ -142,7 +143,7 @@ func (c *caller) publish(ctx context.Context) {
 	w.Body = []byte(text)
 	m := &message{id: w.ID, sum: sha256.Sum256(w.Body)}
 	place := fmt.Sprint("/d", c.random.IntN(good))
-	cancels, key := false, ""
+	cancels, commits, key := false, false, ""
 	switch chance := c.random.IntN(100); {
 	case chance < 15:
 		w.Delay = wire.Duration(between(c.random, time.Second, 5*time.Second))
@@ -163,6 +164,8 @@ func (c *caller) publish(ctx context.Context) {
 		}
 	case chance < 61:
 		w.Topic = "not a topic" // which is certainly refused
+	case chance < 72:
+		commits = c.outbox != nil
 	}
 	if m.places == nil {
 		w.URL, m.places = c.receiver.url(place), []string{place}
@@ -178,7 +181,11 @@ func (c *caller) publish(ctx context.Context) {
 		m.after = before
 	}
 	c.h.publish(m)
-	c.ask(ctx, m, &w)
+	if commits {
+		c.commit(ctx, m, &w)
+	} else {
+		c.ask(ctx, m, &w)
+	}
 	if key != "" {
 		c.last[key+place] = m
 	}

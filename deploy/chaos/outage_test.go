@@ -18,6 +18,7 @@ const (
 // apart are the faults that keep no instance from the store.
 var apart = map[string]bool{
 	archiveKilled: true, archiveStopped: true, archiveCut: true, resolverAway: true, resolverHalf: true, logUnread: true, logClosed: true,
+	poolerKilled: true,
 }
 
 // watcher reads the metrics of the instances all the time: they have to report what was lost.

@@ -19,6 +19,7 @@ type trouble struct {
 	archive  []deed // what may be done to the archive
 	soon     []deed // what is surely done to the store
 	resolver []deed // what may be done to the resolver
+	outbox   []deed // what may be done to the outbox
 	seed     uint64
 	longest  time.Duration // an instance is stopped
 	rest     time.Duration // for which the store is left alone now and then
@@ -103,6 +104,9 @@ func (b *trouble) hands() []hand {
 	}
 	if len(b.resolver) > 0 {
 		hands = append(hands, hand{calm: 12 * time.Second, does: b.resolver})
+	}
+	if len(b.outbox) > 0 {
+		hands = append(hands, hand{calm: 12 * time.Second, does: b.outbox})
 	}
 	return hands
 }

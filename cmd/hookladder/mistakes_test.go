@@ -99,8 +99,8 @@ func TestAServerOnThisMachineNeedsNoScheme(t *testing.T) {
 		"HOOKLADDER_URL=hooks.example:80":   "HOOKLADDER_URL: a URL needs its scheme, as in https://hooks.example",
 		"HOOKLADDER_URL=10.0.0.1":           "HOOKLADDER_URL: a URL needs its scheme",
 		"HOOKLADDER_URL=http://a:geheim@x":  "HOOKLADDER_URL: must have no user",
-		"HOOKLADDER_URL=http://x example":   "HOOKLADDER_URL: is not a URL",
-		"HOOKLADDER_URL=redis://127.0.0.1/": "HOOKLADDER_URL: must be a URL such as http://localhost:8080",
+		"HOOKLADDER_URL=http://x example":   "HOOKLADDER_URL: it is not a URL",
+		"HOOKLADDER_URL=redis://127.0.0.1/": "HOOKLADDER_URL: it must begin with http:// or https://",
 		"HOOKLADDER_KEY=a b":                "HOOKLADDER_KEY: has other characters",
 	} {
 		got := command(t, []string{environ}, "", "ping")

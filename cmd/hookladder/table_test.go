@@ -52,7 +52,7 @@ func TestTablesAreThoseOfTheGoldenFile(t *testing.T) {
 	}
 	var config bytes.Buffer
 	require.NoError(t, printSettings(&config, []settings.Found{
-		{Setting: settings.Setting{Name: "PROJECT"}, Value: "pay", Source: "environment"}, {Setting: settings.Setting{Name: "REDIS_URL"}, Value: "redis://a:b@c", Source: ".env"}, {Setting: settings.Setting{Name: "PORT"}, Source: "default"},
+		{Setting: settings.Setting{Name: "PROJECT"}, Value: "pay", Source: "environment"}, {Setting: settings.Setting{Name: "REDIS_URL", URL: true}, Value: "redis://a:b@c", Source: ".env"}, {Setting: settings.Setting{Name: "PORT"}, Source: "default"},
 	}))
 	all.WriteString("$ hookladder config\n" + config.String())
 	got := strings.ReplaceAll(all.String(), "\r\n", "\n")

@@ -16,7 +16,7 @@ func ExampleParseProxy() {
 	fmt.Println(err)
 	// Output:
 	// proxy.internal:3128 http://user:xxxxx@proxy.internal:3128
-	// must begin with http:// or https://
+	// it must begin with http:// or https://
 }
 
 // The name of a key is what the audit log shows.

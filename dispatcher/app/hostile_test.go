@@ -276,8 +276,8 @@ func TestWhatIsSealedGoesNowhereElseThoughRedisSaysSo(t *testing.T) {
 			require.NotEqual(t, 1.0, h.redis.ZScore(t.Context(), tag+":due", lane+":queued").Val(), "it was looked at")
 		}
 		require.NoError(t, h.redis.Publish(t.Context(), h.home+":wake", "0").Err())
-		judged := func(lane, id string) bool { // it was sent, or its lane waits for the key
-			return h.redis.ZScore(t.Context(), tag+":parked", lane).Err() == nil || strings.Contains(h.seen(), "Webhook-Id:["+id+"]")
+		judged := func(lane, id string) bool { // it was sent, or waits for the key
+			return h.redis.ZScore(t.Context(), tag+":unopened", lane+":"+id).Err() == nil || strings.Contains(h.seen(), "Webhook-Id:["+id+"]")
 		}
 		require.Eventually(t, func() bool { return judged(own.ID, "fan") && judged(m.Deliveries[0].Destination, "url") }, patience, 10*time.Millisecond)
 		require.NotContains(t, h.seen(), secret)

@@ -102,8 +102,12 @@ func (r *trap) mustBeSound() {
 
 // ended is an outcome of a claim.
 func ended(c dispatcher.Claimed, v dispatcher.Verdict) dispatcher.Settlement {
+	wait := time.Hour
+	if v == dispatcher.Back {
+		wait = 0 // it is ready again, and does not wait for a key
+	}
 	return dispatcher.Settlement{
-		ID: c.ID, Verdict: v, Wait: time.Hour, Due: c.Due, First: c.Attempt == 1, Reason: dispatcher.ReasonGone,
+		ID: c.ID, Verdict: v, Wait: wait, Due: c.Due, First: c.Attempt == 1, Reason: dispatcher.ReasonGone,
 		Attempt: dispatcher.Attempt{Number: c.Attempt, At: c.Due, Status: 500, Verdict: v, Duration: time.Millisecond},
 	}
 }

@@ -270,8 +270,12 @@ func (p *Project) happen(s *Raw, round int) {
 		if v == dispatcher.Delivered {
 			status = 204
 		}
+		wait := time.Minute
+		if v == dispatcher.Back {
+			wait = 0 // it is ready again, and does not wait for a key
+		}
 		batch = append(batch, dispatcher.Settlement{
-			ID: c.ID, Verdict: v, Wait: time.Minute, Reason: dispatcher.ReasonGone, Due: c.Due, Blame: v == dispatcher.Retry,
+			ID: c.ID, Verdict: v, Wait: wait, Reason: dispatcher.ReasonGone, Due: c.Due, Blame: v == dispatcher.Retry,
 			Attempt: dispatcher.Attempt{Number: c.Attempt, Status: status, Verdict: v, At: p.Now, Error: "no", Excerpt: []byte("it said no")},
 		})
 		if v == dispatcher.Dead && i%2 == 0 {

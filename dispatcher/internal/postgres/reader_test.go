@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,10 +86,14 @@ func (l *library) event(e archive.Event) archive.Event {
 	if !e.Attempt.At.IsZero() {
 		began = &e.Attempt.At
 	}
-	mark := ""
-	if e.Anew {
-		mark = "anew"
+	var marks []string
+	for mark, set := range map[string]bool{"anew": e.Anew, "resend": e.Attempt.Resend, "short": e.Attempt.ShortHello} {
+		if set {
+			marks = append(marks, mark)
+		}
 	}
+	slices.Sort(marks)
+	mark := strings.Join(marks, " ")
 	l.exec(`insert into hookladder.event values ($1, $2, $3, 0, $4, $5, $6, $7, $8, 5, $9, $10, null, nullif($11, ''), null, null, null,
 		nullif($12, ''), nullif($13, ''), nullif($14, ''), nullif($15, ''), $16, null, $17, nullif(nullif($18, ''), 's4'))`,
 		monthOf(e.At), e.At, e.Pos, string(e.Kind), e.ID.Message, string(e.ID.Lane), e.Attempt.Number, e.Attempt.Status, e.Wait.Milliseconds(), began,

@@ -6,6 +6,7 @@ package safeurl
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,7 @@ var (
 // quotes the part that it does not understand, and that may be the password.
 func Parse(text string, schemes ...string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err == nil && u.Opaque != "" {
+	if err == nil && u.Opaque != "" && slices.Contains(schemes, u.Scheme) {
 		err = errNoURL
 	}
 	switch {
@@ -36,10 +37,8 @@ func Parse(text string, schemes ...string) (*url.URL, error) {
 	case strings.Contains(text, "#"):
 		return nil, errFragment
 	}
-	for _, scheme := range schemes {
-		if u.Scheme == scheme {
-			return u, nil
-		}
+	if slices.Contains(schemes, u.Scheme) {
+		return u, nil
 	}
 	return nil, errors.New("it must begin with " + strings.Join(schemes, ":// or ") + "://")
 }

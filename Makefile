@@ -7,6 +7,9 @@ GO          ?= go
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
 LINT         = CGO_ENABLED=0 $(GO) run -trimpath -ldflags=-w -exec 'env CGO_ENABLED=$(CGO_ENABLED) "GOFLAGS=$(strip $(GOFLAGS_NOW) $(BUILDFLAGS))"' $(GOLANGCI) run
 GOFLAGS_NOW  = $(shell $(GO) env GOFLAGS)
+# The linter keeps its findings with the full path of each file, but finds them again by content
+# alone: a cache for all checkouts would name files of another one, and rules for paths miss them.
+export GOLANGCI_LINT_CACHE = $(CURDIR)/.cache/golangci-lint
 # The folders of the modules that deploy/go.work lists.
 MODULES      = ./... ./deploy/browser/... ./deploy/chaos/... ./deploy/interop/... ./deploy/release/...
 # More flags for the tests, such as -v or -run Name.
@@ -156,4 +159,4 @@ licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin .cache

@@ -95,3 +95,42 @@ func TestAPublishWithoutARightIsRepeated(t *testing.T) {
 	i.until("first", "delivered")
 	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 }
+
+// Redis checks the rights of each command of a script, and undoes nothing. Each right of the
+// documented line is taken away while callers publish, and given back: nothing is stuck then, and
+// the counts are those of the lists.
+func TestEachRightMayBeMissingForAWhileUnderLoad(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	may := func(rule string) {
+		t.Helper()
+		require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", rule).Err())
+	}
+	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", "reset", "on", ">least", "+@all", "~*", "&*").Err())
+	url := "REDIS_URL=" + strings.Replace(w.redis.URL(), "://", "://losing:least@", 1)
+	i, other := w.serve(url), w.serve(url)
+	i.troubled, other.troubled = true, true
+	c := startCallers(4, 0, i, other)
+	rights := []string{"xadd", "zadd", "zrem", "rpush", "@stream", "evalsha", "@hash", "@list", "@sortedset", "@string", "@keyspace", "@write"}
+	for _, right := range rights {
+		c.goOn(40)
+		require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
+		may("-" + right)
+		eventually(t, "a command is refused without "+right, func() bool {
+			refused, err := w.rdb.ACLLog(t.Context(), 10).Result()
+			return err == nil && len(refused) > 2
+		})
+		may("+" + right)
+	}
+	c.goOn(40)
+	all := c.end()
+	w.receiver.arrived(all)
+	for _, one := range all {
+		i.until(one.id, "delivered")
+	}
+	w.counted(i)
+	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
+	code, out := w.doctor(t, nil)
+	require.Zero(t, code, out)
+	require.Contains(t, i.log()+other.log(), "the partitions are repaired, and go on")
+}

@@ -120,6 +120,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	if o.TracesDropped != nil {
 		p.figures.WatchTraces(o.TracesDropped)
 	}
+	p.figures.WatchTorn(func() int { return len(store.Conn().Torn()) })
 	p.figures.Running(o.Version)
 	store.Conn().OnRoundTrip(p.figures.WatchStoreCalls(slices.Sorted(maps.Values(Scripts()))).Called)
 	p.lookup, p.close, err = openLookup(e, store, o)
@@ -146,7 +147,7 @@ func (p *process) apiOptions() httpapi.Options {
 		Audit:        p.store.Audit(),
 		Stats:        p.engine,
 		Ticks:        p.ticker,
-		Readiness:    readiness{p.engine, p.stopping, p.archiver},
+		Readiness:    readiness{p.engine, p.stopping, p.archiver, p.store.Torn},
 		Tracer:       p.tracer,
 	}
 	if p.lookup != nil {

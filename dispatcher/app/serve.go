@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -26,6 +27,7 @@ type readiness struct {
 	engine   *engine.Engine
 	stopping *atomic.Bool
 	archiver *archiver.Archiver // nil: not reported
+	torn     func() error       // nothing is done in a part of the store until it is repaired
 }
 
 // Alive returns an error if the process is stuck.
@@ -37,6 +39,7 @@ func (r readiness) Alive() error { return r.engine.Alive() }
 func (r readiness) Ready(ctx context.Context) (info dispatcher.StoreInfo, err error) {
 	if err = dispatcher.ErrStopping; !r.stopping.Load() {
 		info, err = r.engine.Ready(ctx)
+		err = cmp.Or(err, r.torn())
 	}
 	if r.archiver != nil {
 		info.Checks = append(slices.Clone(info.Checks), archiveCheck(r.archiver.Status()))

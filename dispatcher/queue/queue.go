@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/trace"
@@ -83,6 +84,7 @@ func (q *Queue) work(ctx context.Context, counts *gauge.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })
+	counter.Go(func() error { return admin.KeepMended(counting, q.store, start.Instance(), q.log) })
 	q.engineErr = q.engine.Run(ctx)
 	stop()
 	q.engineErr = errors.Join(q.engineErr, counter.Wait())

@@ -78,6 +78,14 @@ func (m *Metrics) WatchProgress(alive func() error) {
 	}, func() float64 { return truth(alive() != nil) }))
 }
 
+// WatchTorn adds the number of torn partitions.
+func (m *Metrics) WatchTorn(torn func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "store_torn_partitions",
+		Help: "Partitions in which an error, mostly a missing right in Redis, ended a script in its middle, as far as this instance knows. Nothing is done there until an instance has repaired them.",
+	}, func() float64 { return float64(torn()) }))
+}
+
 // StoreCalls measures the round trips to the store.
 type StoreCalls struct {
 	took  map[string]prometheus.Observer // by kind

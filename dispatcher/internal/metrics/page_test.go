@@ -37,6 +37,7 @@ func full(t *testing.T) string {
 	m.WatchLog(func() int64 { return 7 })
 	m.WatchProgress(func() error { return nil })
 	m.WatchTraces(func() int64 { return 6 })
+	m.WatchTorn(func() int { return 2 })
 	m.Running("1.2.3")
 	m.WatchBeside(metrics.Beside{
 		Endpoints: func(context.Context) (int64, error) { return 3, nil },

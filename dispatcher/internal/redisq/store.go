@@ -244,11 +244,24 @@ func (s *Store) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 // Store returns the information that Redis reports about itself.
 func (s *Store) Store(ctx context.Context) (dispatcher.StoreInfo, error) {
 	info, err := s.probe.Store(ctx)
+	if torn := s.Torn(); torn != nil {
+		info.Checks = append(slices.Clip(info.Checks), dispatcher.Check{Name: "torn", Holds: dispatcher.No, Needed: true, Detail: torn.Error()})
+	}
 	if loss := s.conn.Loss(); loss != nil {
 		info.Emptied = loss
 		info.Checks = append(slices.Clip(info.Checks), dispatcher.Check{Name: "emptied", Holds: dispatcher.No, Detail: loss.Error()})
 	}
 	return info, err
+}
+
+// Torn returns an error while this instance knows of torn partitions: see admin.KeepMended.
+func (s *Store) Torn() error {
+	torn := s.conn.Torn()
+	if len(torn) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: an error ended a script in its middle, in %d of %d partitions: nothing is done there until they are repaired, "+
+		"which needs all rights of the user of Redis (hookladder doctor names them)", dispatcher.ErrUnavailable, len(torn), len(s.tags))
 }
 
 // Close ends all connections.

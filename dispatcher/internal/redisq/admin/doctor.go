@@ -103,17 +103,8 @@ func (d *doctor) readKeys(ctx context.Context) error {
 func (d *doctor) examinePartitions(ctx context.Context) error {
 	d.lanes = make([][]string, len(d.s.tags))
 	for n := range d.s.tags {
-		whole, err := d.values(ctx, n)
-		if err != nil {
+		if err := d.examinePartition(ctx, n); err != nil {
 			return d.s.conn.InPartition(n, err)
-		}
-		if !whole {
-			continue
-		}
-		for _, step := range []func(context.Context, int) error{d.places, d.records, d.shelves, d.counts, d.turns} {
-			if err := step(ctx, n); err != nil {
-				return d.s.conn.InPartition(n, err)
-			}
 		}
 	}
 	return d.project(ctx)
@@ -208,5 +199,6 @@ var meanings = map[string]meaning{
 	"unmet_instance":   {"the instance has a description, but it never sent a heartbeat", "the description is removed"},
 	"foreign_key":      {"this version does not use the key", ""},
 	"emptied":          {"data were lost, and neither restored nor given up, so some checks were skipped", ""},
+	"torn":             {"an error, mostly a right that was taken away, ended a script in its middle: nothing is done in this partition until it is repaired, which an instance does when the user of Redis has all rights", "the partition is repaired, and goes on"},
 	"foreign_part":     {"the key belongs to a partition that does not exist", ""},
 }

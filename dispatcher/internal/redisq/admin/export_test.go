@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,8 +58,14 @@ var EndpointScripts = map[string]string{"index": endpointIndexSrc, "astray": end
 // ScriptTexts are the texts of all scripts by their names, but for those of endpoints.
 func ScriptTexts() map[string]string {
 	s, texts := realScripts(), map[string]string{}
-	for _, sc := range []script.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends} {
+	for _, sc := range []script.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends, s.torn} {
 		texts[sc.Name] = sc.Text
 	}
 	return texts
+}
+
+// MendTorn repairs the torn partitions once, and reports whether there are others.
+func MendTorn(ctx context.Context, s *redisq.Store, by string) (more bool) {
+	m := mender{s: s, by: by, log: slog.New(slog.DiscardHandler)}
+	return m.mend(ctx)
 }

@@ -47,6 +47,9 @@ var valuesSrc string
 //go:embed lua/doctor_put.lua
 var putRecordSrc string
 
+//go:embed lua/torn.lua
+var tornSrc string
+
 //go:embed lua/repartition_page.lua
 var pageSrc string
 
@@ -62,7 +65,7 @@ var endsSrc string
 // adminScripts has the scripts of the doctor and of a repartition.
 type adminScripts struct {
 	walk, judge, records, lanes, count, add, values script.Script
-	page, put, keep, ends, putRecord, shelves       script.Script
+	page, put, keep, ends, putRecord, shelves, torn script.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -83,7 +86,7 @@ func makeScripts(testClock bool) adminScripts {
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
 		putRecord: doctor("put", putRecordSrc), shelves: doctor("shelves", shelvesSrc),
 		page: repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
-		ends: repartition("ends", endsSrc),
+		ends: repartition("ends", endsSrc), torn: script.Make(testClock, "torn", tornSrc),
 	}
 }
 

@@ -127,6 +127,7 @@ func (w *walker) readRings(ctx context.Context, strange func(key located, kind s
 		switch {
 		case key.partition < 0 || key.partition >= len(rings):
 			strange(key, "foreign_part")
+		case key.name == "": // the mark of a torn partition
 		case !known:
 			strange(key, "foreign_key")
 		case k.Named():

@@ -125,6 +125,9 @@ func (c *Client) Send(ctx context.Context, b Batch) []Call {
 		}
 	}
 	for i := range b.Calls {
+		if b.Calls[i].Err != nil {
+			c.noteTorn(&b.Calls[i])
+		}
 		b.Calls[i].Err = Failed(cmp.Or(b.Doing, b.Script.Name), b.Calls[i].Err)
 	}
 	return b.Calls

@@ -19,10 +19,10 @@ import (
 // unavailable are the prefixes of temporary errors of Redis. Some end by themselves,
 // others after a person has fixed Redis. It is loading, failing over, being resharded or
 // busy, or has too few replicas or too many clients. RESTORING and EMPTIED come from
-// schedule: an archive is being restored, or the partition lost its data.
+// schedule: an archive is being restored, or the partition lost its data. TORN: see torn.
 var unavailable = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED ", "ASK ",
-	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "EMPTIED", "NOAUTH", "WRONGPASS", "ERR max number of clients",
+	"BUSY ", "NOREPLICAS", "NOSCRIPT", "RESTORING", "EMPTIED", tornWord, "NOAUTH", "WRONGPASS", "ERR max number of clients",
 }
 
 // readOnly is the prefix of the response to every write while Redis can't write to its

@@ -31,8 +31,8 @@ var archivedSrc string
 var unfinishedSrc string
 
 var (
-	stateScript      = script.New("archive_state", script.Prune(script.Common+script.Position+stateSrc))
-	archivedScript   = script.New("archived", script.Prune(script.Common+script.Position+archivedSrc))
+	stateScript      = script.Guarded("archive_state", script.Prune(script.Common+script.Position+stateSrc))
+	archivedScript   = script.Guarded("archived", script.Prune(script.Common+script.Position+archivedSrc))
 	unfinishedScript = script.New("unfinished", script.Prune(script.Common+script.Server+unfinishedSrc))
 )
 

@@ -1,6 +1,6 @@
 -- adopt: give leases of consumers to the calling instance, which settles their outcome then, or extend them. Of a lease that has
 -- ended it returns whether it was the last one of its owner.
--- needs: common(by, call, ceil_now, in_chunks, match, now, num, sure, tag), sums(append_pair), finish(finish),
+-- needs: common(by, call, ceil_now, first_write, in_chunks, match, now, num, sure), sums(append_pair), finish(finish),
 --   ends(write_ends), taken(adopt_taken, parse_token, set_timer)
 --
 -- ARGV[3] lasts  ms until they end, from now on; 0: they are the caller's then, as leases of claim
@@ -17,7 +17,7 @@ local lasts, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local deliveries, never_told = {}, {}
 for i = 5, #ARGV, 3 do deliveries[#deliveries + 1] = ARGV[i] end
 if lasts == 0 and call('ZSCORE', FENCED, by) then return { 'fenced' } end
-call('DEL', tag)
+first_write()
 
 local codes, answer = {}, { 0, 0, 0, lasts == 0 and '0' or num(ceil_now + lasts), '', {} }
 local mine, texts_of_mine, places, longer, met_before = {}, {}, {}, {}, {}

@@ -1,6 +1,6 @@
 -- claim: lease ready deliveries to an instance, the lightest lanes first, fair turns among equals.
--- needs: common(all_permits, by, call, floor, now, num, permits, split, sub, sure, tag), lane_state(all_paused, lanes,
---   load_lanes, loaded), slots(burden, light_enough, slots, take_tokens, tokens_of, weight), sums(append_pair),
+-- needs: common(all_permits, by, call, first_write, floor, now, num, permits, split, sub, sure), lane_state(all_paused,
+--   lanes, load_lanes, loaded), slots(burden, light_enough, slots, take_tokens, tokens_of, weight), sums(append_pair),
 --   leases(write_leases), finish(finish), ends(ended, write_ends), lease_ready(lease_ready)
 --
 -- ARGV[3] wanted  most deliveries to lease
@@ -20,7 +20,7 @@ if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local heads = call('ZRANGE', LANES, 0, wanted - 1)
 local stale = 0 -- lanes that are placed anew
 local function nothing()
-  if stale > 0 then call('DEL', tag) end
+  if #loaded > 0 then first_write() end -- finish corrects what another clock has set
   local t, d, w = finish()
   return { t, d, w, 0, 0, stale, {} }
 end
@@ -153,6 +153,7 @@ do
   local apart = {}
   for i = 7, #ARGV do apart[ARGV[i]] = true end
   local taken = { names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart }
+  first_write()
   local leases, lost, later = lease_ready(taken, given, most_bytes, answer)
   write_leases(leases)
   answer[5], answer[6] = lost, stale + later

@@ -1,6 +1,6 @@
 -- erase: forget deliveries that have ended, however that was. The ids of their messages stay known, so that a caller's
 -- repeat is no new message.
--- needs: common(call, kept_record, split, sure, tag), progress(parse_progress), sums(count, count_dead, log_line),
+-- needs: common(first_write, kept_record, split, sure), progress(parse_progress), sums(count, count_dead, log_line),
 --   finish(finish), cut(forget_deliveries, limit_by_fans)
 --
 -- ARGV[3..] deliveries
@@ -12,7 +12,7 @@ for i = 3, #ARGV do
   deliveries[i - 2] = ARGV[i]
   codes[i - 2] = kept_record(lane, id, wholes) and -2 or -1
 end
-call('DEL', tag)
+first_write()
 local at = {}
 for i, delivery in ipairs(deliveries) do at[delivery] = i end
 for _, end_ in ipairs({ { DONE, 'delivered' }, { CANCELLED, 'cancelled' }, { DEAD, 'dead' } }) do

@@ -1,8 +1,8 @@
 -- lane: write the copy of a lane's limits, unless the stored copy is as new and this is no deletion, and place the lane by
 -- them.
--- needs: common(at_now, call, match, now, num, sub, sure, tag), limits(limits_of, parse_limits), lane_state(all_paused,
---   correct_clock, end_network_wait, lanes, load_lanes, set_failing, writable), sums(sums, write_log),
---   finish(before_weight, finish, hint_weight)
+-- needs: common(at_now, first_write, match, now, num, sub, sure, tag), limits(limits_of, parse_limits),
+--   lane_state(all_paused, correct_clock, end_network_wait, lanes, load_lanes, set_failing, writable), sums(sums,
+--   write_log), finish(before_weight, finish, hint_weight)
 --
 -- ARGV[3] lane     * for all of the partition: of it only held counts
 -- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away
@@ -24,7 +24,7 @@ local text = num(v) .. ' ' .. num(ARGV[5]) .. ' ' .. num(ARGV[6]) .. ' ' .. num(
 local nothing, cut, works = text == '0 0 0 0 -', held == 'g', ARGV[9] == '2'
 if cut then text = at_now .. ' 0 0 0 g' end
 local limits = parse_limits(text) or error('no limits: ' .. text)
-call('DEL', tag)
+first_write()
 
 -- note_held keeps :held in step with :limits. A lane that is already held for the same reason keeps its time.
 local function note_held(why)

@@ -2,10 +2,10 @@
 -- due than one call moves. The call takes a few of them, then due deliveries of other lanes, then more of that lane. It
 -- also places the parked lanes whose time has come, and ends the ready lists of disabled and deleted endpoints, and
 -- expired deliveries. Leases of consumers that have ended become the caller's, which counts them as failed attempts.
--- needs: common(by, call, floor, in_chunks, now, num, read_fields, score_ms, split, sub, sure, tag), lane_state(lanes,
---   load_lanes), slots(lane_ends), progress(waiting_status), sums(count, sums), finish(before_parked, finish),
---   ends(ends_with_lane, write_ends), order(end_due_with_lane, end_ready), taken(LONGEST_LEASE, TIMER, adopt_taken,
---   set_timer), expiry(end_expired, set_expiry)
+-- needs: common(by, call, first_write, floor, in_chunks, now, num, read_fields, score_ms, split, sub, sure),
+--   lane_state(lanes, load_lanes), slots(lane_ends), progress(waiting_status), sums(count, sums), finish(before_parked,
+--   finish), ends(ends_with_lane, write_ends), order(end_due_with_lane, end_ready), taken(LONGEST_LEASE, TIMER,
+--   adopt_taken, set_timer), expiry(end_expired, set_expiry)
 --
 -- ARGV[3] most  most deliveries to move, most lanes to place, and most deliveries to end of ready lists
 -- ARGV[4] bytes  most of heads of records to answer, but for one delivery
@@ -106,7 +106,7 @@ end
 load_lanes(names)
 
 local texts = #deliveries > 0 and read_fields(PROGRESS, deliveries) or NONE
-if #deliveries == 0 then call('DEL', tag) end -- a removal first
+first_write()
 in_chunks('ZREM', DUE, deliveries)
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]

@@ -1,6 +1,6 @@
 -- purge: forget dead deliveries for a job. The ids of their messages stay known, so that a caller's repeat is no new
 -- message.
--- needs: common(call, split, sure, tag), progress(parse_progress), sums(count, count_dead, log_line), finish(finish),
+-- needs: common(first_write, split, sure), progress(parse_progress), sums(count, count_dead, log_line), finish(finish),
 --   cut(forget_deliveries, limit_by_fans), job(PASSED, count_code, parse_job, read_job, write_job)
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it
@@ -10,7 +10,7 @@ local job, deliveries = parse_job(ARGV[3]), {}
 for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
 end
-call('DEL', tag)
+first_write()
 local mine = read_job(job)
 if not mine or #deliveries == 0 then
   local t, d, w = finish()

@@ -2,7 +2,7 @@
 -- that was leased at two deaths without a settle between is a suspect. It dies with the next holder that had begun its
 -- attempt, and nothing else that may have killed it: then it probably killed them all. If other code of the caller ran
 -- beside it, it is attempted alone from then on. Other deaths say nothing more of it.
--- needs: common(call, in_chunks, now, score_ms, split, sure, tag), lane_state(lanes, load_lanes),
+-- needs: common(call, first_write, in_chunks, now, score_ms, split, sure), lane_state(lanes, load_lanes),
 --   progress(parse_progress, progress_text), sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead,
 --   end_marked, end_with_lane, ends_with_lane, progress_entries, write_ends), order(leave_line)
 --
@@ -14,7 +14,7 @@ local BESIDE, ALONE, BEGUN_ALONE = 4, 5, 6 -- it has begun beside others; it has
 local FENCE_KEPT = 7 * 24 * 3600 * 1000 -- ms; no process that was stopped goes on after a week
 
 local gone, most_taken = ARGV[3], tonumber(ARGV[4])
-call('DEL', tag)
+first_write()
 sure('ZREMRANGEBYSCORE', FENCED, '-inf', now - FENCE_KEPT)
 call('ZADD', FENCED, now, gone)
 -- Newest first: each goes to the head, so the oldest is the first again.

@@ -1,11 +1,11 @@
 -- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
 -- that has ended starts a new ladder. One in flight is left alone.
--- needs: common(at_now, call, created_at, expires_at, floor, format, kept_record, lane_of, marked_delivered, match,
---   now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS), lane_state(all_paused, lanes,
---   load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job, waiting_status, with_beside,
---   with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish), ends(count_job_ends,
---   ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry, watch_expiry),
---   job(DONE_BEFORE, PASSED, count_code, job_slots, parse_job, read_job, write_job)
+-- needs: common(at_now, call, created_at, expires_at, first_write, floor, format, kept_record, lane_of,
+--   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS),
+--   lane_state(all_paused, lanes, load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job,
+--   waiting_status, with_beside, with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish),
+--   ends(count_job_ends, ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry,
+--   watch_expiry), job(DONE_BEFORE, PASSED, count_code, job_slots, parse_job, read_job, write_job)
 --
 -- ARGV[3] again  1: delivered ones are sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
@@ -25,7 +25,7 @@ for i = 7 + k, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
   names[#names + 1] = (split(ARGV[i]))
 end
-call('DEL', tag)
+first_write()
 if job and not read_job(job) then
   local t, d, w = finish()
   return { t, d, w, '' }

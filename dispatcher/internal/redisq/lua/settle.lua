@@ -1,9 +1,9 @@
 -- settle: record the outcomes of attempts. Without the lease only a success counts, and only if the delivery has not ended.
--- needs: common(at_now, by, call, floor, in_chunks, kept_record, lane_of, marked_delivered, num, read_fields, split,
---   sub, sure, tag), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job), sums(append_pair,
---   count, sums, write_log), finish(finish), ends(ended, write_ends), order(leave_line), outcome(LEASED, NUMBER,
---   VERDICT, WAIT, class_of, opened, record_success, widen), verdict(attempted, fronts, late_marks, not_due, rung_dues,
---   settle_late, settle_leased, unopened, written)
+-- needs: common(at_now, by, call, first_write, floor, in_chunks, kept_record, lane_of, marked_delivered, num,
+--   read_fields, split, sub, sure), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job),
+--   sums(append_pair, count, sums, write_log), finish(finish), ends(ended, write_ends), order(leave_line),
+--   outcome(LEASED, NUMBER, VERDICT, WAIT, class_of, opened, record_success, widen), verdict(attempted, fronts,
+--   late_marks, not_due, rung_dues, settle_late, settle_leased, unopened, written)
 --
 -- ARGV[3]   number of entries for :attempts, then of each: number of lines, lines, evidence. Together they have a line for
 --           each outcome
@@ -82,7 +82,7 @@ if nleased < many then
   end
 end
 
-call('DEL', tag)
+first_write()
 in_chunks('ZREM', LEASES .. by, leased)
 
 -- with_all_values gives a plain outcome all its values if it is not settled the short way.

@@ -1,7 +1,7 @@
 -- sweep: end deliveries that wait in a lane that takes no more: its endpoint is disabled or deleted, or it is cut, which
 -- ends deliveries that were accepted before. The next ones in line follow. It also ends marked ones that cancel could not find in a
 -- long list.
--- needs: common(call, now, read_fields, split, sure, tag), lane_state(lanes, load_lanes, ready_length),
+-- needs: common(first_write, now, read_fields, split, sure), lane_state(lanes, load_lanes, ready_length),
 --   progress(parse_progress), sums(count), finish(finish), ends(drop_delivery, end_marked, ended, ends_with_lane,
 --   removed_marks, write_ends), order(end_due_with_lane, end_ready, leave_line)
 --
@@ -18,7 +18,7 @@ for i = 5, what == 't' and #ARGV or 4 do
   local lane, id = split(ARGV[i])
   if lane == name then ids[#ids + 1] = id end
 end
-call('DEL', tag)
+first_write()
 load_lanes({ name })
 local l = lanes[name]
 for _, id in ipairs(ids) do

@@ -1,5 +1,5 @@
 -- take: lease ready deliveries of lanes that are taken from, an equal share of each.
--- needs: common(by, call, ceil_now, in_chunks, now, num, split, sub, sure, tag), lane_state(all_paused, lanes,
+-- needs: common(by, call, ceil_now, first_write, in_chunks, now, num, split, sub, sure), lane_state(all_paused, lanes,
 --   load_lanes, loaded), slots(slots, take_tokens, tokens_of), leases(write_leases), finish(finish), ends(ended,
 --   write_ends), lease_ready(lease_ready), taken(lease_until)
 --
@@ -16,7 +16,7 @@
 local wanted, most_bytes, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = { unpack(ARGV, 9) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
-call('DEL', tag)
+first_write()
 local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
 load_lanes({ unpack(names) })
 

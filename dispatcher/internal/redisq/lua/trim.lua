@@ -1,6 +1,6 @@
 -- trim: forget work that is too old or too much, a batch at a time.
--- needs: common(at_now, body_apart, body_of, call, created_at, find, floor, in_chunks, match, now, num, split, sub,
---   sure, tag), limits(limits_of), lane_state(lanes, load_lanes), slots(allowed_from, lane_ends),
+-- needs: common(at_now, body_apart, body_of, call, created_at, find, first_write, floor, in_chunks, match, now, num,
+--   split, sub, sure), limits(limits_of), lane_state(lanes, load_lanes), slots(allowed_from, lane_ends),
 --   progress(parse_progress), sums(add_counts, count, count_dead, sums), leases(force_table), finish(finish),
 --   position(is_later, ms_and_seq, next_id), cut(forget_deliveries, has_bodies, has_more, limit_by_fans), taken(TIMER,
 --   set_timer), expiry(set_expiry)
@@ -22,7 +22,7 @@ local YOUNG = 15 * 1000 -- ms; making room leaves these: callers repeat a call t
 local finished_ms, finished_most, seen_most = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_ms, dead_most, batch = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local make_room, log_most, backlog = ARGV[9] == '1', tonumber(ARGV[10]), tonumber(ARGV[11])
-call('DEL', tag)
+first_write()
 
 -- Entries and ends that are not archived stay: ends from ends_below on, in ms, and entries behind archived.
 local EARLIER = 1000 -- ms; an entry may be older than its end by this, if the clock was set back between them

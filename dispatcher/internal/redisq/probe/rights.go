@@ -166,6 +166,16 @@ func MissingRights(ctx context.Context, c *conn.Client, err error) error {
 	return fmt.Errorf("%w: %s", conn.ErrSettings, checkRights(r, c.Project()).Detail)
 }
 
+// LackedRights returns the command that gives the user of a store the rights that it lacks and
+// needs, or an empty text.
+func LackedRights(ctx context.Context, c *conn.Client) string {
+	r := queryRights(ctx, c)
+	if len(r.required) == 0 {
+		return ""
+	}
+	return r.grant(r.required, c.Project())
+}
+
 // CheckRights is the name of the check of the user's rights.
 const CheckRights = "rights"
 

@@ -1,6 +1,6 @@
 -- doctor_add: correct counts by the difference between their values and a recount. Scripts change counts by
 -- differences. So the difference is still the same, whatever has happened since.
--- needs: common(call, tag), lane_state(lanes, load_lanes, writable), sums(add_to, count, sums), finish(finish),
+-- needs: common(call, first_write), lane_state(lanes, load_lanes, writable), sums(add_to, count, sums), finish(finish),
 --   doctor(args_from)
 --
 -- ARGV[..] after the arguments of doctor: number of lanes, for each: lane, in flight, waiting, sets; then for each count: c or b (of
@@ -9,7 +9,7 @@
 local n = tonumber(ARGV[args_from])
 local names = {}
 for i = 1, n do names[i] = ARGV[args_from + 4 * i - 3] end
-call('DEL', tag)
+first_write(true)
 load_lanes(names)
 for i, name in ipairs(names) do
   local l, at = lanes[name], args_from + 4 * i - 3

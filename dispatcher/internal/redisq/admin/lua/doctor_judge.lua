@@ -1,7 +1,7 @@
 -- doctor_judge: find the faults of deliveries of one lane, all at one moment, and repair them. A repair may cause an
 -- attempt too many. It never loses a delivery.
--- needs: common(at_now, call, created_at, deliver_at, expires_at, key_of, match, micros, now, num, only_lane, tag),
---   lane_state(lanes, load_lanes), progress(parse_progress, progress_text, waiting_status, with_beside),
+-- needs: common(at_now, call, created_at, deliver_at, expires_at, first_write, key_of, match, micros, now, num,
+--   only_lane), lane_state(lanes, load_lanes), progress(parse_progress, progress_text, waiting_status, with_beside),
 --   sums(append_pair, count, count_dead, sums), finish(before_due, before_weight, finish, hint_weight),
 --   ends(end_marked, end_with_lane, ended, ends_with_lane, write_ends), order(join_line, last_scores, line_of,
 --   release_next), expiry(set_expiry, watch_expiry), doctor(args_from, has_ended, how_named, in_line, line_sets,
@@ -13,7 +13,7 @@
 -- returns now, due, weight, then for each fault: id, kind, detail; of kind unsure: it may be in the list, which is too long
 --   to be read here
 local fix, list_read, name = ARGV[args_from] == '1', ARGV[args_from + 1] == '1', ARGV[args_from + 2]
-if fix then call('DEL', tag) end
+if fix then first_write(true) end
 load_lanes({ name })
 local l, list = lanes[name], READY .. name
 local answer, repaired = { micros, before_due, hint_weight(before_weight) }, false

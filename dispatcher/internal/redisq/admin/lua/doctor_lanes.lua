@@ -1,16 +1,16 @@
 -- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also checks the
 -- timers of movers for the first lease that ends, and the first delivery that expires. It does not check the weight of lanes,
 -- because that depends on the permits at the time when they were placed.
--- needs: common(at_now, call, micros, now, num, split, sub, tag), tenant(origin_and_tenant), lane_state(load_lanes,
---   loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, earliest, finish, hint_weight),
---   taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
+-- needs: common(at_now, call, first_write, micros, now, num, split, sub), tenant(origin_and_tenant),
+--   lane_state(load_lanes, loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, earliest,
+--   finish, hint_weight), taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail
 local fix = ARGV[args_from] == '1'
 local names = {}
 for i = args_from + 1, #ARGV do names[#names + 1] = ARGV[i] end
-if fix then call('DEL', tag) end
+if fix then first_write(true) end
 load_lanes(names)
 local answer = { micros, before_due, hint_weight(before_weight) }
 

@@ -1,12 +1,12 @@
 -- doctor_records: find faults in the records of messages, and repair them.
--- needs: common(body_apart, body_of, call, drop_body, lanes_of, micros, now, sub, tag), subject(forget_subjects,
---   note_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, places_of, readable,
---   unfound)
+-- needs: common(body_apart, body_of, call, drop_body, first_write, lanes_of, micros, now, sub),
+--   subject(forget_subjects, note_subjects, token_of), finish(before_due, before_weight, hint_weight),
+--   doctor(args_from, places_of, readable, unfound)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, 1 if fields of :bodies follow, else 0; ids or fields
 -- returns now, due, weight, then for each fault: id, kind, detail
 local fix = ARGV[args_from] == '1'
-if fix then call('DEL', tag) end
+if fix then first_write(true) end
 local answer = { micros, before_due, hint_weight(before_weight) }
 local function report(id, kind, detail)
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, kind, detail

@@ -1,15 +1,15 @@
 -- doctor_shelves: find wrong entries about shelves, the lists of :of:, and remove them. It also adds deliveries that the lists of
 -- their tenants lack. It removes subject entries of messages that have other subjects, or are gone.
--- needs: common(call, hex, match, micros, split, sub, tag), tenant(put_on_shelves, remove_owners, tenant_shelf),
---   subject(forget_subjects, token_of), finish(before_due, before_weight, hint_weight), doctor(args_from, how_named,
---   unowned)
+-- needs: common(call, first_write, hex, match, micros, split, sub), tenant(put_on_shelves, remove_owners,
+--   tenant_shelf), subject(forget_subjects, token_of), finish(before_due, before_weight, hint_weight),
+--   doctor(args_from, how_named, unowned)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, the kind of the names: tenant (a tenant's list), owners, of (the part that a
 --   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,
 --   nothing, a hash), then names: shelves, lanes, messages, deliveries, tokens, messages
 -- returns now, due, weight, then for each fault: name, kind, detail
 local fix, kind, of = ARGV[args_from] == '1', ARGV[args_from + 1], ARGV[args_from + 2]
-if fix then call('DEL', tag) end
+if fix then first_write(true) end
 local answer = { micros, before_due, hint_weight(before_weight) }
 
 local function holds(shelf) return call('EXISTS', SHELF .. shelf) == 1 end

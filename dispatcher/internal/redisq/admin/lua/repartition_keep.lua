@@ -1,10 +1,10 @@
 -- repartition_keep: remove the part of messages that other partitions took over.
--- needs: common(call, drop_body, now, tag), subject(forget_subjects, token_of), named(parse_named, write_known_id,
---   write_named)
+-- needs: common(call, drop_body, first_write, now), subject(forget_subjects, token_of), named(parse_named,
+--   write_known_id, write_named)
 --
 -- ARGV[3..] for each: id, the lanes that stay (empty: none, it goes)
 -- returns nothing
-call('DEL', tag)
+first_write()
 for i = 3, #ARGV, 2 do
   local id = ARGV[i]
   local record = call('HGET', MESSAGES, id)

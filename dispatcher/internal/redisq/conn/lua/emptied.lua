@@ -8,7 +8,7 @@
 -- ARGV[..]       behind them 1 if the fields may be written over, which ends a loss, then the fields that go
 -- returns 1
 local META, n = KEYS[1] .. ':meta', tonumber(ARGV[1])
-redis.call('DEL', KEYS[1])
+redis.call('EXPIREAT', KEYS[1], '4102444800')
 local over = ARGV[2 + 2 * n] == '1'
 for i = 2, 1 + 2 * n, 2 do
   redis.call(over and 'HSET' or 'HSETNX', META, ARGV[i], ARGV[i + 1])

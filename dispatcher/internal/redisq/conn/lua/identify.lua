@@ -11,6 +11,6 @@
 -- ARGV[3] text   a random one
 -- returns the text that the field has
 local key = KEYS[1] .. ARGV[1]
-redis.call('DEL', KEYS[1])
+redis.call('EXPIREAT', KEYS[1], '4102444800')
 if redis.call('HSETNX', key, ARGV[2], ARGV[3]) == 1 then redis.call('HSET', key, ARGV[2], ARGV[3]) end
 return redis.call('HGET', key, ARGV[2])

@@ -1,7 +1,7 @@
 -- archived: let trim forget archived entries. If the entry that was archived last is not there, and was not cut,
 -- the log lost its tail: a master without it took over, or Redis began again from its disk. A mark reports that to the reader.
 -- If the clock is behind, it also puts later entries behind the archived ones.
--- needs: common(call, tag), position(is_later, ms_and_seq, next_id)
+-- needs: common(call, first_write), position(is_later, ms_and_seq, next_id)
 --
 -- ARGV[3] epoch  the name of the data that was read
 -- ARGV[4] p      id of the last entry that is archived
@@ -9,7 +9,7 @@
 -- returns { 1 }, or { 0 } if that was known already or the data is another: then nothing changed
 local p, known = ARGV[4], call('HMGET', ARCHIVE, 'p', 'cut')
 if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not is_later(p, known[1]) then return { 0 } end
-call('DEL', tag)
+first_write()
 call('HSET', ARCHIVE, 'p', p)
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
 local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' .. ARGV[5])

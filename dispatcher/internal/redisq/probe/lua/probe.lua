@@ -1,11 +1,11 @@
 -- probe: do once what every script needs. It reads the time, and then writes, reads and removes a key that was not
 -- declared. So a store that allows less is found before it gets any work.
--- needs: common(call, tag), finish(finish)
+-- needs: common(call, first_write, tag), finish(finish)
 --
 -- ARGV[3] value  to write
 -- returns now, due, weight, the value that was read
 local PROBE = tag .. ':probe'
-call('DEL', tag) -- a removal first: it must work also when memory is full
+first_write(true)
 call('SET', PROBE, ARGV[3])
 local read = call('GET', PROBE)
 call('DEL', PROBE)

@@ -1,6 +1,6 @@
 -- restore_put: put deliveries back that were not finished when the store was lost, or that had died. Existing ones stay. A
 -- delivery joins the end of its line, so they come in the order of their lines.
--- needs: common(body_apart, body_of, call, find, in_chunks, lanes_of, match, now, num, sub, sure, tag),
+-- needs: common(body_apart, body_of, find, first_write, in_chunks, lanes_of, match, now, num, sub, sure),
 --   tenant(origin_and_tenant, put_on_shelves), lane_state(lanes, load_lanes), progress(NO_MORE_PROGRESS, progress_text,
 --   waiting_status, with_beside), sums(count, count_dead, log_line, sums), finish(finish), named(write_named),
 --   ends(end_with_lane, ends_with_lane, write_ends), order(join_line, line_of, push_ready), expiry(set_expiry,
@@ -107,7 +107,7 @@ local function put_back(i)
   return '1'
 end
 
-call('DEL', tag)
+first_write()
 local codes = {}
 for i = 3, #ARGV, WIDTH do
   codes[#codes + 1] = put_back(i)

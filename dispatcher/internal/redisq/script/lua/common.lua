@@ -1,15 +1,15 @@
 -- common: the names of the keys, the clock and the records. It is put before the other parts of each script.
 --
--- KEYS[1] tag   {<project>:<n>}; never exists, and every other name is made from it. It is the only declared key: in a
---               slot that is moving, Redis then answers ASK before the script starts, instead of ending it in its middle.
+-- KEYS[1] tag   {<project>:<n>}; every other name is made from it. It is the only declared key: in a slot that is moving,
+--               Redis then answers ASK before the script starts, instead of ending it in its middle. It exists only while the
+--               partition is torn (guard.lua).
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
 --               because PUBLISH may not be used> <random key of the project> <its id>", both in hex
 --
--- Rules: A script reads all of ARGV before its first write, because Redis does not roll writes back. Every script but schedule
--- begins its writes with a delete, because Redis refuses a script at its first write if memory is full. A script reads TIME
--- once.
+-- Rules: A script reads all of ARGV before its first write, because Redis does not roll writes back. Every script calls
+-- first_write before it changes anything, but for schedule, which must be refused if memory is full. A script reads TIME once.
 --
 -- The keys (keys.go has the same names):
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
@@ -147,6 +147,17 @@ local max_window, permits, all_permits, breaker_threshold, first_wait, most_wait
   string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+ %x+$')
 max_window, permits, all_permits, breaker_threshold = tonumber(max_window), tonumber(permits), tonumber(all_permits), tonumber(breaker_threshold)
 first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
+
+-- first_write comes before the first change. Redis refuses a script at its first write if memory is full or the disk is, so
+-- that one must be a command which needs no memory and changes nothing: a mark stays until 2100. It also tells whether the
+-- partition is torn: then only the scripts that mend it may go on.
+local function first_write(mends)
+  if call('EXPIREAT', tag, '4102444800') == 1 and not mends then
+    begun = false
+    error('TORN')
+  end
+  begun = true
+end
 
 local function num(x) return format('%.0f', tonumber(x)) end
 

@@ -1,0 +1,140 @@
+package admin_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+)
+
+// limited is a server whose URL is of a user that can lose rights.
+type limited struct{ redistest.Redis }
+
+func (l limited) URL() string { return strings.Replace(l.Redis.URL(), "://", "://limited:least@", 1) }
+
+// changing are the commands with which scripts change data.
+var changing = []string{
+	"set", "del", "expireat", "pexpireat", "hset", "hsetnx", "hdel", "hincrby", "lpop", "lpush", "rpush", "lset", "ltrim", "lrem",
+	"zadd", "zrem", "zremrangebyscore", "zremrangebyrank", "xadd", "xdel", "xtrim",
+	"hget", "hmget", "hlen", "hexists", "llen", "lrange", "lindex", "lpos", "zrange", "zscore", "zmscore", "zrangebyscore", "zrank", "zcard", "xlen", "xrange", "exists",
+}
+
+// copyOf copies all keys of a server. restore brings the copy back.
+func copyOf(t *testing.T, server *redistest.Server) (restore func()) {
+	t.Helper()
+	names, err := server.Client.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	values := map[string]string{}
+	for _, name := range names {
+		values[name], err = server.Client.Dump(t.Context(), name).Result()
+		require.NoError(t, err)
+	}
+	return func() {
+		require.NoError(t, server.Client.FlushDB(t.Context()).Err())
+		for name, value := range values {
+			require.NoError(t, server.Client.Restore(t.Context(), name, 0, value).Err())
+		}
+	}
+}
+
+// A right can be taken away at any time. Redis then ends a script in its middle, and rolls nothing
+// back. Nothing else happens in this partition until it is repaired, and nothing stays half done.
+func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	may := func(rule string) {
+		t.Helper()
+		require.NoError(t, server.Client.Do(context.Background(), "ACL", "SETUSER", "limited", rule).Err())
+	}
+	require.NoError(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "limited", "reset", "on", ">least", "+@all", "~*", "&*").Err())
+	p := newTestWard(t, limited{server})
+	p.fill()
+	p.schedule("leased2", to("k2"), 1, keyed)
+	p.schedule("leased3", to("c"), 1)
+	p.put("later", to("k2"), keyed)
+	p.put("soon", to("a"), func(m *dispatcher.Message) { m.Delay = time.Millisecond })
+	p.put("expires", to("e"), func(m *dispatcher.Message) { m.ExpiresAt = p.now.Add(time.Hour) })
+	p.SetClock(p.now.Add(time.Second))
+	p.mustBeSound()
+	restore := copyOf(t, server)
+	of := func(lane dispatcher.Lane, id string) []dispatcher.DeliveryID {
+		return []dispatcher.DeliveryID{{Lane: lane, Message: id}}
+	}
+	settle := func(ctx context.Context, lane dispatcher.Lane, id string, v dispatcher.Verdict) error {
+		s := dispatcher.Settlement{ID: of(lane, id)[0], Verdict: v, First: v == dispatcher.Delivered, Due: p.now, Attempt: dispatcher.Attempt{Number: 1, At: p.now, Status: 200, Verdict: v}}
+		if v != dispatcher.Delivered {
+			s.Attempt.Status, s.Wait, s.Reason = 500, time.Minute, dispatcher.ReasonGone
+		}
+		_, _, err := p.store.Settle(ctx, "one", []dispatcher.Settlement{s})
+		return err
+	}
+	works := map[string]func(ctx context.Context) error{
+		"settle delivered": func(ctx context.Context) error { return settle(ctx, "c", "leased3", dispatcher.Delivered) },
+		"settle retry":     func(ctx context.Context) error { return settle(ctx, "k2", "leased2", dispatcher.Retry) },
+		"settle dead":      func(ctx context.Context) error { return settle(ctx, "k2", "leased2", dispatcher.Dead) },
+		"claim": func(ctx context.Context) error {
+			_, _, err := p.store.Claim(ctx, "one", []int{0}, 10, 100)
+			return err
+		},
+		"move": func(ctx context.Context) error { _, _, err := p.store.Move(ctx, "one", []int{0}); return err },
+		"schedule": func(ctx context.Context) error {
+			m := &dispatcher.Message{ID: "new", Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: p.now, ContentType: "application/json", Subject: "s", Tenant: "t"}
+			got, _, err := p.store.Schedule(ctx, "one", 1024, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: to("a", "n")}})
+			if err == nil {
+				err = got[0].Err
+			}
+			return err
+		},
+		"cancel": func(ctx context.Context) error {
+			_, err := p.store.Queue().Cancel(ctx, "one", of("a", "r2"))
+			return err
+		},
+		"retry": func(ctx context.Context) error {
+			_, err := p.store.Queue().Retry(ctx, "one", of("b", "dead"), false)
+			return err
+		},
+		"erase": func(ctx context.Context) error {
+			_, err := p.store.Queue().Erase(ctx, "one", of("b", "done"))
+			return err
+		},
+		"trim": func(ctx context.Context) error {
+			_, err := p.store.Trim(ctx, "one", []int{0}, dispatcher.Keep{Finished: time.Millisecond, Dead: time.Millisecond}, false)
+			return err
+		},
+		"reap": func(ctx context.Context) error { _, err := p.store.Queue().Reap(ctx, "two", "one"); return err },
+	}
+	torn := 0
+	for name, work := range works {
+		for _, command := range changing {
+			restore()
+			may("-" + command)
+			err := work(t.Context())
+			missing := err != nil
+			if missing {
+				_ = work(t.Context())                               // it meets the mark
+				admin.MendTorn(t.Context(), p.store.Queue(), "one") // it waits for the right
+			}
+			may("+" + command)
+			if missing {
+				_ = settle(t.Context(), "z", "z", dispatcher.Retry) // any script meets the mark
+				if len(p.store.Conn().Torn()) > 0 {
+					torn++
+				}
+				require.False(t, admin.MendTorn(t.Context(), p.store.Queue(), "one"), "%s without %s", name, command)
+				for _, s := range p.States() {
+					require.Empty(t, s.Faults(p.setup), "%s without %s: %v", name, command, err)
+				}
+				require.NoError(t, work(t.Context()), "%s without %s", name, command)
+			}
+			_, found := p.examine(false)
+			require.Empty(t, found, "%s without %s: %v", name, command, err)
+		}
+	}
+	require.Greater(t, torn, 50, "only such that tore a script prove anything")
+}

@@ -54,6 +54,7 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 	}
 	require.NoError(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "limited", "reset", "on", ">least", "+@all", "~*", "&*").Err())
 	p := newTestWard(t, limited{server})
+	p.alive("one")
 	p.fill()
 	p.schedule("leased2", to("k2"), 1, keyed)
 	p.schedule("leased3", to("c"), 1)

@@ -1,6 +1,6 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
--- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, format, in_chunks,
---   most_waiting, now, num, only_lane, sub, sure, tag), tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf),
+-- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, first_addition, format,
+--   in_chunks, most_waiting, now, num, only_lane, sub, sure), tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf),
 --   subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length), slots(lane_ends,
 --   light_enough, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text), sums(add_counts,
 --   append_pair, count, log_line, sums, write_log), leases(write_leases), finish(finish), ends(end_dead, end_with_lane,
@@ -77,9 +77,7 @@ if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of
 end
 if lease > 0 and (all_paused or call('ZSCORE', FENCED, by)) then lease = 0 end
 
--- Its first write is an addition, because Redis has to refuse it if memory is full. So it is no first_write.
-begun = call('EXISTS', tag) == 0
-if not begun then error('TORN') end
+first_addition()
 local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 

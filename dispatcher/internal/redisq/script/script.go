@@ -121,14 +121,16 @@ func Make(ofTest bool, name string, parts ...string) Script {
 // (memory, disk, replicas) are met by first_write of common.lua, before anything has changed.
 //
 // To try the rights of all commands before the first write would cost each call as much as several
-// deliveries, and a check once in a while leaves a gap. A guard costs 0.8 µs of Redis' time at each
-// call (5.6 µs for an empty script instead of 4.8). A script that is torn, by a missing right or by any other error, leaves the mark itself, in the partition: the
-// key of its tag. No script changes a marked partition. Whichever instance meets the mark repairs the
-// partition and removes it (see admin.Mend), so an instance may die in between.
+// deliveries, and a check once in a while leaves a gap. The guard costs 0.8 µs of Redis' time at
+// each call (5.6 µs for an empty script instead of 4.8). A script that is torn, by a missing right
+// or by any other error, leaves the mark itself, in the partition: the key of its tag. No script
+// changes a marked partition, but those that repair, or that may be repeated. Whichever instance
+// meets the mark repairs the partition and removes it (see admin.KeepMended), so an instance may
+// die in between.
 const (
 	guardBegin = "local begun\nlocal done, answer = pcall(function()\n"
 	// The right to SET may be the one that is missing. OOM and its like come at a first write, which
-	// in schedule is the first addition.
+	// after first_addition is the first addition.
 	guardEnd = "end)\n" +
 		"if done then return answer end\n" +
 		"if begun == false then return redis.error_reply('TORN an error ended a script of this partition in its middle') end\n" +

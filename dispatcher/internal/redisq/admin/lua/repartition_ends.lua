@@ -1,9 +1,10 @@
 -- repartition_ends: add the counts of ends of removed partitions to the counts of this one. A repeat changes nothing, because
 -- added counts are removed.
--- needs: common(call, match), sums(add_counts)
+-- needs: common(call, first_write, match), sums(add_counts)
 --
 -- ARGV[..] none
 -- returns how many fields were added
+first_write(true)
 local n, all = 0, call('HGETALL', ENDS)
 for i = 1, #all, 2 do
   local own = match(all[i], '^(%S+ %S+) %d+$') -- the number of the removed partition follows

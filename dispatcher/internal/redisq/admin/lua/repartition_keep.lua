@@ -4,7 +4,7 @@
 --
 -- ARGV[3..] for each: id, the lanes that stay (empty: none, it goes)
 -- returns nothing
-first_write()
+first_write(true)
 for i = 3, #ARGV, 2 do
   local id = ARGV[i]
   local record = call('HGET', MESSAGES, id)

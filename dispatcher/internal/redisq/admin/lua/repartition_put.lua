@@ -1,10 +1,11 @@
 -- repartition_put: take over messages of another partition. A repeat changes nothing.
--- needs: common(call, lanes_of, now, sub), named(parse_named, write_known_id, write_named)
+-- needs: common(call, first_addition, lanes_of, now, sub), named(parse_named, write_known_id, write_named)
 --
 -- ARGV[3..] for each: id, record (the digest alone where no lane of it is kept), its lanes here, ms since when only the id
 --           is known (0: now)
 -- returns for each: 1 taken, 0 not, because another message has that id here
 local answer = {}
+first_addition(true)
 for i = 3, #ARGV, 4 do
   local id, record, names, ms = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
   local old = call('HGET', MESSAGES, id)

@@ -2,14 +2,14 @@
 --
 -- KEYS[1] tag   {<project>:<n>}; every other name is made from it. It is the only declared key: in a slot that is moving,
 --               Redis then answers ASK before the script starts, instead of ending it in its middle. It exists only while the
---               partition is torn (guard.lua).
+--               partition is torn (script.go).
 -- ARGV[1] by    the instance that calls
 -- ARGV[2] conf  "<largest window> <permits of the calling instance> <permits of all instances, 1 at least> <failures that
 --               open a breaker, 0 none> <its first wait in ms> <most waiting in a lane, 0 any number> <1: nothing is published,
 --               because PUBLISH may not be used> <random key of the project> <its id>", both in hex
 --
 -- Rules: A script reads all of ARGV before its first write, because Redis does not roll writes back. Every script calls
--- first_write before it changes anything, but for schedule, which must be refused if memory is full. A script reads TIME once.
+-- first_write before it changes anything, or first_addition if it must be refused when memory is full. A script reads TIME once.
 --
 -- The keys (keys.go has the same names):
 --   :messages        hash  message id -> record: digest 16 bytes; created, deliver-at, expires-at 6 bytes each (ms, big
@@ -153,6 +153,15 @@ first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 -- partition is torn: then only the scripts that mend it may go on.
 local function first_write(mends)
   if call('EXPIREAT', tag, '4102444800') == 1 and not mends then
+    begun = false
+    error('TORN')
+  end
+  begun = true
+end
+
+-- first_addition is first_write for a script that Redis has to refuse if memory is full.
+local function first_addition(mends)
+  if call('EXISTS', tag) == 1 and not mends then
     begun = false
     error('TORN')
   end

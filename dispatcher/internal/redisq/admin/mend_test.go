@@ -1,7 +1,9 @@
 package admin_test
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,8 @@ var changing = []string{
 	"zadd", "zrem", "zremrangebyscore", "zremrangebyrank", "xadd", "xdel", "xtrim",
 	"hget", "hmget", "hlen", "hexists", "llen", "lrange", "lindex", "lpos", "zrange", "zscore", "zmscore", "zrangebyscore", "zrank", "zcard", "xlen", "xrange", "exists",
 }
+
+func isZero[K any](_ K, n int64) bool { return n == 0 }
 
 // copyOf copies all keys of a server. restore brings the copy back.
 func copyOf(t *testing.T, server *redistest.Server) (restore func()) {
@@ -85,10 +89,15 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 		},
 		"move": func(ctx context.Context) error { _, _, err := p.store.Move(ctx, "one", []int{0}); return err },
 		"schedule": func(ctx context.Context) error {
-			m := &dispatcher.Message{ID: "new", Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: p.now, ContentType: "application/json", Subject: "s", Tenant: "t"}
-			got, _, err := p.store.Schedule(ctx, "one", 1024, 0, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: to("a", "n")}})
+			message := func(id, tenant string) *dispatcher.Message {
+				return &dispatcher.Message{ID: id, Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: p.now, ContentType: "application/json", Subject: "s", Tenant: tenant}
+			}
+			one, two := message("new", ""), message("owned", "t")
+			got, _, err := p.store.Schedule(ctx, "one", 1024, 0, []dispatcher.Entry{
+				{Message: one, Digest: one.Digest(), Lanes: to("a", "n")}, {Message: two, Digest: two.Digest(), Lanes: to("q_o")},
+			})
 			if err == nil {
-				err = got[0].Err
+				err = cmp.Or(got[0].Err, got[1].Err)
 			}
 			return err
 		},
@@ -129,6 +138,13 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 				}
 				require.False(t, admin.MendTorn(t.Context(), p.store.Queue(), "one"), "%s without %s", name, command)
 				for _, s := range p.States() {
+					// A count of 0 that could not be removed is none, and goes when it is 0 again.
+					maps.DeleteFunc(s.Counts, isZero)
+					for lane, of := range s.Buried {
+						if maps.DeleteFunc(of, isZero); len(of) == 0 {
+							delete(s.Buried, lane)
+						}
+					}
 					require.Empty(t, s.Faults(p.setup), "%s without %s: %v", name, command, err)
 				}
 				require.NoError(t, work(t.Context()), "%s without %s", name, command)

@@ -2,12 +2,14 @@ package e2e_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,22 +109,25 @@ func TestEachRightMayBeMissingForAWhileUnderLoad(t *testing.T) {
 		require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", rule).Err())
 	}
 	require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "losing", "reset", "on", ">least", "+@all", "~*", "&*").Err())
-	url := "REDIS_URL=" + strings.Replace(w.redis.URL(), "://", "://losing:least@", 1)
-	i, other := w.serve(url), w.serve(url)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	w.receiver.answers(failing(seed)) // so deliveries wait in each kind of list
+	settings := []string{"REDIS_URL=" + strings.Replace(w.redis.URL(), "://", "://losing:least@", 1), "LADDER=20ms,50ms,100ms,100ms,100ms,100ms,100ms,100ms,100ms"}
+	i, other := w.serve(settings...), w.serve(settings...)
 	i.troubled, other.troubled = true, true
-	c := startCallers(4, 0, i, other)
-	rights := []string{"xadd", "zadd", "zrem", "rpush", "@stream", "evalsha", "@hash", "@list", "@sortedset", "@string", "@keyspace", "@write"}
-	for _, right := range rights {
-		c.goOn(40)
+	c := startCallers(4, 20*time.Millisecond, i, other)
+	for _, right := range []string{"xadd", "zadd", "hset", "zrem", "lpush", "rpush", "ltrim", "@stream", "evalsha", "@write"} {
+		c.goOn(20)
 		require.NoError(t, w.rdb.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 		may("-" + right)
+		// The first refusal may tear a script, and then nothing needs the right any more.
 		eventually(t, "a command is refused without "+right, func() bool {
 			refused, err := w.rdb.ACLLog(t.Context(), 10).Result()
-			return err == nil && len(refused) > 2
+			return err == nil && len(refused) > 0
 		})
 		may("+" + right)
 	}
-	c.goOn(40)
+	c.goOn(20)
 	all := c.end()
 	w.receiver.arrived(all)
 	for _, one := range all {

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // limited is a server whose URL is of a user that can lose rights.
@@ -154,4 +155,27 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 		}
 	}
 	require.Greater(t, torn, 50, "only such that tore a script prove anything")
+}
+
+// The scripts of the project's own keys leave no mark: their records are the truth, and the doctor
+// repairs the indexes.
+func TestDoctorCompletesAnEndpointThatWasWrittenWithoutARight(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	may := func(rules ...any) {
+		t.Helper()
+		require.NoError(t, server.Client.Do(t.Context(), append([]any{"ACL", "SETUSER", "limited"}, rules...)...).Err())
+	}
+	may("reset", "on", ">least", "+@all", "~*", "&*")
+	p := newTestWard(t, limited{server})
+	p.alive("one")
+	e := redisqtest.Endpoint("ep_000000001")
+	may("-zadd")
+	_, err := p.store.CreateEndpoint(t.Context(), e)
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+	may("+zadd")
+	_, found := p.examine(true)
+	require.Equal(t, []string{"index"}, kinds(found))
+	p.mustBeSound()
+	require.Len(t, p.indexes()["all"], 1)
 }

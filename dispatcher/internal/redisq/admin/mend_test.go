@@ -175,7 +175,7 @@ func TestDoctorCompletesAnEndpointThatWasWrittenWithoutARight(t *testing.T) {
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	may("+zadd")
 	_, found := p.examine(true)
-	require.Equal(t, []string{"index"}, kinds(found))
+	require.Equal(t, []string{"index", "limits"}, kinds(found))
 	p.mustBeSound()
 	require.Len(t, p.indexes()["all"], 1)
 }

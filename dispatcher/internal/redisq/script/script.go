@@ -142,6 +142,7 @@ const (
 		"    local set = redis.pcall(unpack(mark))\n" +
 		"    if type(set) ~= 'table' or not set.err then break end\n" +
 		"  end\n" +
+		"  return redis.error_reply('TORN ' .. text)\n" + // the caller knows it at once, also if nothing else comes to this partition
 		"end\n" +
 		"error(answer, 0)\n"
 )

@@ -84,7 +84,7 @@ func (q *Queue) work(ctx context.Context, counts *gauge.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })
-	counter.Go(func() error { return admin.KeepMended(counting, q.store, start.Instance(), q.log) })
+	counter.Go(func() error { return admin.KeepMended(counting, q.store, start.Instance(), q.lines.Logger()) })
 	q.engineErr = q.engine.Run(ctx)
 	stop()
 	q.engineErr = errors.Join(q.engineErr, counter.Wait())

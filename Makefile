@@ -26,7 +26,7 @@ FUZZTIME    ?= 30s
 CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
-CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty -chaos.log -chaos.dns -chaos.outbox
+CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty -chaos.log -chaos.dns -chaos.outbox -chaos.rights
 # How many mutants `make mutants` tries, and more flags for it, such as -seed 7 or
 # -files 'lua/settle'.
 MUTANTS     ?= 40

@@ -26,7 +26,7 @@ var (
 	chaosLog     = flag.Bool("chaos.log", false, "stop reading the instances' logs too, and close them")
 	chaosDNS     = flag.Bool("chaos.dns", false, "the resolver has a search domain with a wildcard record, and may be silent about IPv6 only")
 	chaosOutbox  = flag.Bool("chaos.outbox", false, "publish through an outbox too, and kill the PgBouncer before it")
-	chaosRights  = flag.Bool("chaos.rights", false, "take rights away from the instances' user of Redis too; one Redis only")
+	chaosRights  = flag.Bool("chaos.rights", false, "take rights away from the instances' user of Redis too")
 	chaosBinary  = flag.String("chaos.binary", "", "the hookladder to run; empty: one built with the race detector")
 )
 

@@ -34,7 +34,7 @@ type clustered struct {
 
 func newClustered(t testing.TB, h *history) *clustered {
 	t.Helper()
-	c := &clustered{t: t, cluster: redistest.StartCluster(t, 3, 1)}
+	c := &clustered{t: t, cluster: redistest.StartCluster(t, 3, 1, userSettings()...)}
 	opts, err := redis.ParseClusterURL(c.cluster.URL())
 	require.NoError(t, err)
 	opts.ClusterStateReloadInterval = 500 * time.Millisecond
@@ -46,7 +46,7 @@ func newClustered(t testing.TB, h *history) *clustered {
 	return c
 }
 
-func (c *clustered) url(string) string { return c.cluster.URL() }
+func (c *clustered) url(string) string { return asUser(c.cluster.URL()) }
 func (c *clustered) straight() string  { return c.cluster.URL() }
 func (c *clustered) env() []string {
 	return []string{fmt.Sprint("PARTITIONS=", partitions), "DURABILITY=replicas:1"}
@@ -139,7 +139,9 @@ func (c *clustered) empty(ctx context.Context, random *rand.Rand) (at time.Time,
 
 func (c *clustered) deeds(common *trouble) []deed {
 	c.trouble = common
-	return []deed{c.killMaster, c.killMaster, c.killAhead, c.pauseNode, c.failover, c.reshard, c.reshard, c.forgetScripts, c.killClients}
+	more, soon := depriving{common, c.direct.ForEachShard}.does()
+	c.soon = soon
+	return append(more, c.killMaster, c.killMaster, c.killAhead, c.pauseNode, c.failover, c.reshard, c.reshard, c.forgetScripts, c.killClients)
 }
 
 // backAtOnce is what happens to a master whose supervisor is quicker than its

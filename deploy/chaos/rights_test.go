@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
@@ -41,22 +43,36 @@ func asUser(url string) string {
 	return strings.Replace(url, "://", "://"+user+":"+password+"@", 1)
 }
 
+// depriving takes rights away.
+type depriving struct {
+	*trouble
+	each func(ctx context.Context, do func(ctx context.Context, node *redis.Client) error) error // each server
+}
+
+// does are what it does. It must happen in each run.
+func (d depriving) does() (deeds, soon []deed) {
+	if !*chaosRights {
+		return nil, nil
+	}
+	return []deed{d.takeRight, d.takeRight}, []deed{d.takeRight}
+}
+
 // takeRight takes a right away for a time, and gives it back. Redis checks each command of a script when it comes to it.
-func (b *single) takeRight(ctx context.Context, random *rand.Rand) {
+func (d depriving) takeRight(ctx context.Context, random *rand.Rand) {
 	right := takenRights[random.IntN(len(takenRights))]
-	defer b.begins("right taken away", "")()
-	b.say("the right is %s", right)
+	defer d.begins("right taken away", "")()
+	d.say("the right is %s", right)
 	set := func(ctx context.Context, rules ...string) error {
 		call, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		return b.redis.direct.ACLSetUser(call, user, rules...).Err()
+		return d.each(call, func(ctx context.Context, node *redis.Client) error { return node.ACLSetUser(ctx, user, rules...).Err() })
 	}
 	if err := set(ctx, "-"+right); err != nil {
-		b.say("not taken away: %v", err)
+		d.say("not taken away everywhere: %v", err)
 	}
 	kit.Rest(ctx, withoutRight)
 	always := context.WithoutCancel(ctx) // a run ends with a user who has all rights
 	if err := kit.Until(always, "the right is given back", func() error { return set(always, strings.Fields(rights)...) }); err != nil {
-		b.fleet.t.Error(err)
+		d.fleet.t.Error(err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
@@ -50,11 +52,9 @@ func (b *single) deeds(common *trouble) []deed {
 		b.killStore, b.killStore, b.pauseStore, b.fill, b.fill, b.forgetScripts, b.killClients,
 		b.cut, b.cutAll, b.halfOpen, b.halfOpen, b.late, b.narrow,
 	}
-	if *chaosRights {
-		deeds = append(deeds, b.takeRight, b.takeRight)
-		b.soon = []deed{b.takeRight}
-	}
-	return deeds
+	more, soon := depriving{common, func(ctx context.Context, do func(context.Context, *redis.Client) error) error { return do(ctx, b.redis.direct) }}.does()
+	b.soon = soon
+	return append(deeds, more...)
 }
 
 func (b *single) killStore(ctx context.Context, random *rand.Rand) {

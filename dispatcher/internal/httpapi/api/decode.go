@@ -51,7 +51,7 @@ func (p *Decoded[T]) Fault(path, detail string) {
 	p.Wrong = append(p.Wrong, dispatcher.FieldError{Path: path, Detail: detail})
 }
 
-// Bit is the bit of a field in decoded.given.
+// Bit is the bit of a field in Decoded.Given.
 func (s Fieldset[T]) Bit(name string) uint64 {
 	for i := range s {
 		if s[i].Name == name {

@@ -116,7 +116,7 @@ func (c *Client) confirm(ctx context.Context) error {
 		clustered, err = inCluster(ctx, c.single)
 	} else {
 		err = c.cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // reads the slots
-		if clustered = !strings.Contains(Word(err), "cluster support disabled"); !clustered {         // reads the slots
+		if clustered = !strings.Contains(Word(err), "cluster support disabled"); !clustered {
 			err = nil
 		}
 	}
@@ -144,8 +144,8 @@ func inCluster(ctx context.Context, client *redis.Client) (bool, error) {
 	if err == nil {
 		return strings.Contains(info, "cluster_enabled:1"), nil
 	}
-	info, err = client.ClusterInfo(ctx).Result()                       // a user may be forbidden the one and not the other
-	return err == nil && strings.Contains(info, "cluster_state:"), nil // a user may have the right to one of the two commands only
+	info, err = client.ClusterInfo(ctx).Result() // a user may be forbidden the one and not the other
+	return err == nil && strings.Contains(info, "cluster_state:"), nil
 }
 
 func (c *Client) openSingle(u *redisURL) error {
@@ -179,8 +179,8 @@ func (c *Client) openCluster(u *redisURL) error {
 	}
 	opts.Addrs = parsed.Addrs
 	opts.FailingTimeoutSeconds = parsed.FailingTimeoutSeconds
-	opts.MaxRedirects = -1                                                  // ASK must not be followed, and repeating is ours to decide
-	c.mode, c.cluster = ModeCluster, redis.NewClusterClient(opts.Cluster()) // ASK must not be followed, and Send decides about retries
+	opts.MaxRedirects = -1 // ASK must not be followed, and Send decides about repeats
+	c.mode, c.cluster = ModeCluster, redis.NewClusterClient(opts.Cluster())
 	c.rdb = c.cluster
 	return nil
 }
@@ -232,11 +232,11 @@ func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOpti
 		MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns, MaxActiveConns: o.MaxActiveConns,
 		ConnMaxIdleTime: cmp.Or(o.ConnMaxIdleTime, idleMost), ConnMaxLifetime: o.ConnMaxLifetime, ConnMaxLifetimeJitter: o.ConnMaxLifetimeJitter,
 		PipelinePoolSize: o.PipelinePoolSize, PipelineReadBufferSize: o.PipelineReadBufferSize, PipelineWriteBufferSize: o.PipelineWriteBufferSize,
-		MaxRetries:               -1,                                                                // go-redis would run a claim twice; callers repeat what may be repeated
-		DialerRetries:            1,                                                                 // go-redis would run a claim twice; callers retry if that is safe
-		ContextTimeoutEnabled:    true,                                                              // callers retry; five dials to a dead server take half a second
-		DisableIdentity:          true,                                                              // unknown before 7.2, and an error in its statistics for each connection
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // unknown before 7.2, and counted as an error for each connection
+		MaxRetries:               -1, // go-redis would run a claim twice; callers repeat what may be repeated
+		DialerRetries:            1,  // callers repeat; five dials to a dead server take half a second
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true, // unknown before 7.2, and an error in its statistics for each connection
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if opts.PipelinePoolSize == 0 {
 		opts.PipelinePoolSize = -1

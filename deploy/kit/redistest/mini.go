@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -58,6 +59,7 @@ var minis struct {
 	err      error      // the reason if it could not be started
 	commands io.Writer  // nil until the first start
 	answers  *bufio.Scanner
+	kill     func() error
 }
 
 func askMinis(command string) (answer string, err error) {
@@ -72,6 +74,8 @@ func askMinis(command string) (answer string, err error) {
 	if _, err := fmt.Fprintln(minis.commands, command); err != nil {
 		return "", err
 	}
+	hung := time.AfterFunc(kit.Patience, func() { _ = minis.kill() }) // ends the wait below
+	defer hung.Stop()
 	if !minis.answers.Scan() {
 		return "", fmt.Errorf("miniserver ended: %w", io.ErrUnexpectedEOF)
 	}
@@ -101,6 +105,6 @@ func startMinis() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start miniserver: %w", err)
 	}
-	minis.commands, minis.answers = commands, bufio.NewScanner(answers)
+	minis.commands, minis.answers, minis.kill = commands, bufio.NewScanner(answers), cmd.Process.Kill
 	return nil
 }

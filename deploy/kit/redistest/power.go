@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server
 	t.Helper()
 	Long(t)
 	dir := t.TempDir()
-	shim, err := buildShim(dir)
+	shim, err := buildShim(t.Context(), dir)
 	require.NoError(t, err)
 	return mustStart(t, kit.RedisOptions{Dir: dir, Settings: settings, Env: []string{
 		"LD_PRELOAD=" + shim, "NOTED=" + filepath.Join(dir, notes), fmt.Sprint("SLOW=", slower.Milliseconds()),
@@ -44,7 +45,7 @@ func StartOnDisk(t testing.TB, slower time.Duration, settings ...string) *Server
 const notes = "noted"
 
 // buildShim builds the shim, a library that is loaded before the server's C library.
-func buildShim(dir string) (path string, err error) {
+func buildShim(ctx context.Context, dir string) (path string, err error) {
 	compiler, err := exec.LookPath("cc")
 	if err != nil {
 		return "", errors.New("a C compiler, cc, is needed to simulate a power failure: apt-get install gcc")
@@ -53,7 +54,9 @@ func buildShim(dir string) (path string, err error) {
 	if err := os.WriteFile(source, notedSource, 0o600); err != nil {
 		return "", fmt.Errorf("build the shim: %w", err)
 	}
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", path, source, "-ldl").CombinedOutput(); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, compiler, "-shared", "-fPIC", "-O1", "-o", path, source, "-ldl").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the shim: %w: %s", err, out)
 	}
 	return path, nil

@@ -139,7 +139,7 @@ func (p *Proxy) serve(l net.Listener) {
 
 // join forwards one connection until both directions have ended.
 func (p *Proxy) join(near net.Conn) {
-	far, err := net.Dial("tcp", p.target)
+	far, err := net.DialTimeout("tcp", p.target, kit.Patience)
 	if err != nil {
 		_ = near.Close()
 		return

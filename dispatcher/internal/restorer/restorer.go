@@ -167,6 +167,7 @@ type restoreRun struct {
 	epochs []string // of the store, whose archived data may have ended already
 }
 
+// count counts what the archive has. It does not ask the store which of it is there already.
 func (w *restoreRun) count(ctx context.Context) error {
 	list, _, err := w.from.Endpoints(ctx)
 	if err != nil {
@@ -185,7 +186,22 @@ func (w *restoreRun) count(ctx context.Context) error {
 		w.report.Open[archive.PutNew]++
 		w.noteSealed(archive.PutNew, &o)
 	}
+	for d, err := range w.allDead(ctx) {
+		if err != nil {
+			return err
+		}
+		w.report.Dead[archive.PutNew]++
+		w.noteSealed(archive.PutNew, &d.Open)
+	}
 	return nil
+}
+
+// allDead has the dead deliveries to restore, if they are to be restored.
+func (w *restoreRun) allDead(ctx context.Context) iter.Seq2[archive.DeadOne, error] {
+	if !w.o.Dead {
+		return func(func(archive.DeadOne, error) bool) {}
+	}
+	return w.from.Dead(ctx, w.report.Now.Add(-w.o.Limits.Dead), w.o.Limits.DeadMax)
 }
 
 // noteEndpoints counts endpoints that the store can't open.
@@ -288,12 +304,8 @@ func (w *restoreRun) open(ctx context.Context) error {
 }
 
 func (w *restoreRun) dead(ctx context.Context) error {
-	if !w.o.Dead {
-		return nil
-	}
 	done := int64(0)
-	all := w.from.Dead(ctx, w.report.Now.Add(-w.o.Limits.Dead), w.o.Limits.DeadMax)
-	return paged(all, func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
+	return paged(w.allDead(ctx), func(d archive.DeadOne) int { return sizeOf(d.Open) }, func(some []archive.DeadOne) error {
 		tried := make([]*archive.Open, len(some))
 		for i := range some {
 			tried[i] = &some[i].Open

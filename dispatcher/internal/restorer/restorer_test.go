@@ -309,9 +309,15 @@ func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
 func TestADryRunOnlyCounts(t *testing.T) {
 	v, s := newWorld(3)
 	o := options(v, s)
+	v.dead = []archive.DeadOne{{}, {}}
 	o.DryRun, v.dry = true, true
 	r, err := restorer.Restore(t.Context(), o)
 	require.NoError(t, err)
+	require.Zero(t, r.Dead)
+	o.Dead = true
+	r, err = restorer.Restore(t.Context(), o)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, r.Dead[archive.PutNew])
 	require.Empty(t, s.steps)
 	require.Empty(t, v.notes)
 	require.EqualValues(t, 3, r.Open[archive.PutNew])

@@ -108,6 +108,9 @@ func (r *Restore) print(done app.Restored, took time.Duration) error {
 		fmt.Fprintf(r.Stdout, " in %s; %s ids are known", ladder.FormatDuration(took.Round(100*time.Millisecond)), term.Comma(done.Known))
 	}
 	fmt.Fprintln(r.Stdout)
+	if r.DryRun {
+		fmt.Fprintln(r.Stdout, "a dry run counts what the archive has: a restore leaves out what Redis has already, and lists deliveries whose endpoint neither of them has")
+	}
 	if n := done.Open[archive.PutExists]; n > 0 {
 		fmt.Fprintf(r.Stdout, "%s were in Redis already, or had finished there\n", term.Comma(n))
 	}

@@ -51,8 +51,12 @@ func claimOne(t *testing.T, s *redisqtest.Raw, by string, free int) []dispatcher
 func settleAs(t *testing.T, s *redisqtest.Raw, by string, as dispatcher.Attempt, claimed []dispatcher.Claimed) {
 	t.Helper()
 	require.Len(t, claimed, 1)
+	wait := time.Hour
+	if as.Verdict == dispatcher.Back {
+		wait = 0 // it is ready again
+	}
 	got, _, err := s.Settle(t.Context(), by, []dispatcher.Settlement{{
-		ID: claimed[0].ID, Verdict: as.Verdict, Wait: time.Hour, First: true,
+		ID: claimed[0].ID, Verdict: as.Verdict, Wait: wait, First: true,
 		Attempt: dispatcher.Attempt{Number: 1, At: time.Now(), Status: as.Status},
 	}})
 	require.NoError(t, err)

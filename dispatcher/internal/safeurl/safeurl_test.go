@@ -21,7 +21,7 @@ func TestAMistypedURLIsRefusedAsAWhole(t *testing.T) {
 		"redis://:12#secret@h":         "percent-encode / ? # @",
 		"redis://u:pa/secret@h":        "percent-encode / ? # @",
 		"redis://u:%zzsecret@h":        "percent-encode / ? # @",
-		"u:secret@h":                   "percent-encode / ? # @",
+		"u:secret@h":                   "must begin with redis:// or rediss://",
 		"redis://u:secret":             "it is not a URL",
 		"mysql://u:secret@h":           "must begin with redis:// or rediss://",
 	} {

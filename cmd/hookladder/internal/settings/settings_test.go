@@ -160,7 +160,7 @@ func TestASettingOutsideWhatIsAcceptedIsRefusedByName(t *testing.T) {
 		"BREAKER=20/0s":              "(a wait from 1ms to 10m)",
 		"BREAKER=20/11m":             "(a wait from 1ms to 10m)",
 		"EGRESS_PROXY=proxy:3128":    "EGRESS_PROXY: must be the URL of a proxy",
-		"EGRESS_PROXY=ftp://p":       "(must begin with http:// or https://)",
+		"EGRESS_PROXY=ftp://p":       "(it must begin with http:// or https://)",
 		"EGRESS_PROXY=http://:3128":  "(has no host)",
 		"EGRESS_PROXY=http://p/way":  "(must end after its port: a proxy has no path)",
 		"CLAIM_BATCH=65":             "from 1 to 64",
@@ -289,7 +289,7 @@ func TestAFileGivesASecret(t *testing.T) {
 	}
 	for want, environ := range map[string]map[string]string{
 		"API_KEYS and API_KEYS_FILE are both set":                                   {"API_KEYS_FILE": "/keys", "API_KEYS": testKey},
-		`REDIS_URL_FILE: the file that it names can.t be read: file does not exist`: {"REDIS_URL_FILE": "/none"},
+		"REDIS_URL_FILE: the file that it names can't be read: file does not exist": {"REDIS_URL_FILE": "/none"},
 		`SIGNING_SECRET_FILE="/empty": the file is emp`:                             {"SIGNING_SECRET_FILE": "/empty"},
 	} {
 		_, _, err := Read(from(environ))

@@ -256,8 +256,9 @@ var RetryCases = []rig.Case{
 		r.MustSettle(rig.One, rig.Failure(c, time.Minute))
 		r.MustStand(c.ID, dispatcher.StatusRetrying)
 	}},
-	{Name: "a retry does not undo a late success", Run: func(r *rig.Rig) {
+	{Name: "a retry does not undo a late success of a delivery in flight elsewhere", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
+		r.MustClaim(rig.Two, c.ID)
 		r.Settle(rig.One, rig.Success(c))
 		r.MustChangeNothing(func() { require.False(r, r.Change(r.Resend, c.ID)[0].Changed) })
 		r.MustClaimNothing(rig.Two)

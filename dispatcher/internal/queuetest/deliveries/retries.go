@@ -194,7 +194,9 @@ var ResentCases = []rig.Case{
 	}},
 	{Name: "a retry refuses a delivery that is marked as delivered too", Run: func(r *rig.Rig) {
 		c := r.TakeOver("a", "m1")
+		r.MustClaim(rig.Two, c.ID)
 		r.Settle(rig.One, rig.Success(c))
+		require.NotEmpty(r, r.State().Marks)
 		r.MustChangeNothing(func() { r.MustRefuse(dispatcher.ErrDelivered, c.ID) })
 	}},
 	{Name: "a retry reports a delivery as delivered, even if its endpoint is now disabled", Run: func(r *rig.Rig) {

@@ -228,6 +228,43 @@ var LateCases = []rig.Case{
 		require.Equal(r, rig.Start, d.Ended)
 		require.Equal(r, 200, d.LastStatus)
 	}},
+	{Name: "a late success of a ready delivery ends it at once, also in a paused lane, so counts and lists agree", Run: func(r *rig.Rig) {
+		c := r.TakeOver("a", "m1")
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
+		r.PublishMany("a", 3000)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusReady: 3000, dispatcher.StatusDelivered: 1}, r.Stats().Counts)
+		require.Equal(r, 3000, r.LaneState("a").Waiting)
+		require.Empty(r, r.State().Marks)
+	}},
+	{Name: "a late success of the first of a key lets the next one follow, also in a paused lane", Run: func(r *rig.Rig) {
+		r.Beat("victim")
+		r.PublishKeyed("a", "k", "m1", "m2")
+		c := r.ClaimWith("victim", 1, r.Setup.Permits)[0]
+		r.Reap("victim")
+		r.Limit("a", rig.Mode(dispatcher.LanePaused))
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Equal(r, rig.IDs("a", "m2"), r.State().Ready["a"])
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusReady: 1, dispatcher.StatusDelivered: 1}, r.Stats().Counts)
+	}},
+	{Name: "a late success of a ready delivery deep in a long list only marks it, and it is delivered even if its endpoint is disabled then", Run: func(r *rig.Rig) {
+		r.Limit(rig.EpOne)
+		c := r.TakeOver(rig.EpOne, "m1")
+		again := r.MustClaim(rig.Two, c.ID)[0]
+		r.PublishMany(rig.EpOne, 1200)
+		r.MustSettle(rig.Two, rig.Failure(again, 0))
+		r.Move()
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
+		require.Len(r, r.State().Marks, 1)
+		r.MustStand(c.ID, dispatcher.StatusDelivered)
+		r.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		for range 100 {
+			r.Move()
+		}
+		require.Equal(r, map[dispatcher.Status]int64{dispatcher.StatusDead: 1200, dispatcher.StatusDelivered: 1}, r.Stats().Counts)
+		require.Empty(r, r.State().Marks)
+	}},
 	{Name: "a late success wins over the attempt of the next holder", Run: func(r *rig.Rig) {
 		others := map[string]func(dispatcher.Claimed) dispatcher.Settlement{
 			"a": rig.Success,

@@ -257,9 +257,13 @@ func (m *model) late(s dispatcher.Settlement, d *modelDelivery, state stored.Sta
 		return []dispatcher.SettleResult{dispatcher.SettledLate}
 	}
 	m.count(s, d)
-	if d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(s.ID, state.At(s.ID).Place == stored.PlaceDone) {
+	switch {
+	case d.Place == stored.PlaceDue || d.Place == stored.PlaceBehind || m.tookBack(s.ID, state.At(s.ID).Place == stored.PlaceDone):
 		m.end(s.ID, stored.PlaceDone)
-	} else {
+	case d.Place == stored.PlaceReady && !m.released[s.ID]: // a short list is read whole
+		m.ready[s.ID.Lane] = slices.DeleteFunc(m.ready[s.ID.Lane], func(other dispatcher.DeliveryID) bool { return other == s.ID })
+		m.end(s.ID, stored.PlaceDone)
+	default:
 		d.mark = stored.MarkDelivered
 	}
 	return []dispatcher.SettleResult{dispatcher.SettledDone}

@@ -13,7 +13,6 @@ var scenes = []func(m *model){
 	sceneConsumers, sceneSuspectIsTaken, sceneExpiry, sceneExpiredBehind, sceneCancelAndRetry, sceneLines,
 	func(m *model) { sceneEndpointEnds(m, dispatcher.LaneDisabled) }, func(m *model) { sceneEndpointEnds(m, dispatcher.LaneDeleted) },
 	func(m *model) { sceneLineEnds(m, dispatcher.LaneDisabled) }, func(m *model) { sceneLineEnds(m, dispatcher.LaneDeleted) },
-	sceneMarkedInDisabledLane,
 }
 
 // publishTo publishes a message to one lane. It is not leased at once.
@@ -156,8 +155,7 @@ func sceneSuspects(m *model) {
 	m.claimSome(m.instances[0], 2)
 }
 
-// sceneConsumers ends leases of consumers by time and by an outcome. It also
-// takes a delivery that a late success marked.
+// sceneConsumers ends leases of consumers by time and by an outcome.
 func sceneConsumers(m *model) {
 	take := dispatcher.Take{Lanes: []dispatcher.Lane{"q_q"}, Most: 1, Bytes: 1 << 20, Suspects: 1}
 	lease := take
@@ -281,15 +279,4 @@ func sceneLineEnds(m *model, mode dispatcher.LaneMode) {
 	c := m.claimOne(rig.One)
 	m.hold(rig.EpOne, mode)
 	m.settleOne(rig.One, rig.Success(c))
-}
-
-// sceneMarkedInDisabledLane ends a ready delivery by its mark when its endpoint
-// is disabled.
-func sceneMarkedInDisabledLane(m *model) {
-	m.publishTo("m1", rig.EpOne, plain)
-	c := m.claimOne(rig.One)
-	m.declareDead(rig.One)
-	m.settleOne(rig.One, rig.Success(c))
-	m.hold(rig.EpOne, dispatcher.LaneDisabled)
-	m.moveAll(rig.Two)
 }

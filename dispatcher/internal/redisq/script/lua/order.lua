@@ -21,19 +21,19 @@
 --   due        cancelled  move          its endpoint is deleted                                   cancelled
 --   ready      dead       move          its message has expired, or its endpoint is disabled      dead expired, dead disabled
 --   ready      cancelled  move          it is marked as cancelled, or its endpoint is deleted     cancelled
---   ready      done       move          it is marked as delivered, and its endpoint is disabled   delivered
+--   ready      done       move*         deep, marked as delivered, and its endpoint is disabled   delivered
 --   behind     dead       move          its message has expired                                   dead expired
 --   behind     cancelled  move          its message has expired, and its endpoint is deleted      cancelled
 --   taken      leased     move          the lease of its consumer has ended                       none
 --   ready      leased     claim         its lane has its turn                                     none
 --   ready      due        claim         it is a suspect, and the caller may lease no more         none
---   ready      done       claim         it is marked as delivered                                 delivered
+--   ready      done       claim*        it is marked as delivered, and deep in a long list         delivered
 --   ready      cancelled  claim*        it is marked as cancelled, and deep in a long list         cancelled
 --   ready      dead       claim         its message has expired                                   dead expired
 --   ready      leased     take          a consumer takes it, and its attempt is the instance's    none
 --   ready      taken      take          a consumer takes it                                       none
 --   ready      due        take          it is a suspect, and the caller may lease no more         none
---   ready      done       take          it is marked as delivered                                 delivered
+--   ready      done       take*         it is marked as delivered, and deep in a long list         delivered
 --   ready      cancelled  take*         it is marked as cancelled, and deep in a long list         cancelled
 --   ready      dead       take          its message has expired                                   dead expired
 --   taken      leased     adopt         its consumer reports an outcome                           none
@@ -45,6 +45,7 @@
 --   leased     cancelled  settle        it is marked as cancelled, or its endpoint is deleted     cancelled
 --   due        done       settle        a late attempt succeeded                                  d
 --   behind     done       settle        a late attempt succeeded                                  d
+--   ready      done       settle        the same, and it is near the head of its list             d
 --   leased     ready      reap          its instance died                                         none
 --   leased     done       reap          it is marked as delivered                                 delivered
 --   leased     dead       reap          three holders died of it, or its endpoint is disabled     dead poison, dead disabled

@@ -1,10 +1,10 @@
 -- verdict: the change that settle makes to a delivery by the verdict of an outcome. It is put behind outcome. i: the place of the
 -- outcome in ARGV, as settle has it.
 -- needs: common(at_now, by, call, ceil_now, expires_at, find, marked_delivered, match, now, num, split, sub, sure),
---   progress(parse_progress, progress_text, waiting_status, with_beside), sums(append_pair, count, log_line),
---   ends(end_dead, end_marked, end_time, end_with_lane, ended, ends_with_lane, progress_entries, removed_marks,
---   write_ends), order(set_ahead_of), outcome(BLAME, EXCERPT, META, NUMBER, REASON, STATUS, VERDICT, WAIT, learn,
---   record_failure, record_success)
+--   lane_state(ready_length), progress(parse_progress, progress_text, waiting_status, with_beside), sums(append_pair,
+--   count, log_line), ends(end_dead, end_marked, end_time, end_with_lane, ended, ends_with_lane, progress_entries,
+--   removed_marks, write_ends), order(set_ahead_of), outcome(BLAME, EXCERPT, META, NUMBER, REASON, STATUS, VERDICT,
+--   WAIT, learn, record_failure, record_success)
 
 -- Lists that settle writes: due times and deliveries; the places in ARGV of the outcomes that are handed back; deliveries and
 -- their marks; deliveries that are not due any more.
@@ -160,6 +160,21 @@ local function died_of_it(i, text)
   return died and (not fenced or tonumber(died) < tonumber(fenced))
 end
 
+-- take_from_head takes a delivery out of the ready list of its lane, and reports whether it was found. A takeover puts deliveries
+-- at the head, so no more is read. A mark alone would leave the delivery counted as ready for as long as its lane is paused.
+local function take_from_head(l, id) -- rare
+  local AT_HEAD = 1024 -- more than the deliveries of a lane in flight, with the usual limit, at eight instances
+  if not l.head then
+    l.head = {} -- element by id
+    for _, element in ipairs(sure('LRANGE', READY .. l.name, 0, AT_HEAD - 1)) do l.head[select(2, split(element))] = element end
+  end
+  if not l.head[id] then return false end
+  sure('LREM', READY .. l.name, 1, l.head[id])
+  l.head[id], l.ready = nil, nil
+  if ready_length(l) == 0 then l.emptied = true end
+  return true
+end
+
 -- settle_late settles an outcome without the lease: only a success counts, if record says that the delivery is kept.
 local function settle_late(i, l, text, record) -- rare
   local delivery = ARGV[i]
@@ -175,15 +190,17 @@ local function settle_late(i, l, text, record) -- rare
   remember(i, 0)
   local due = call('ZSCORE', DUE, delivery)
   local behind = not due and set_ahead_of(l, id, record)
-  if not due and not behind then
-    -- It is ready, or leased elsewhere: the next script that reads it ends it.
+  local ready = not due and not behind and take_from_head(l, id)
+  if not due and not behind and not ready then
+    -- It is leased elsewhere, or ready and deep in a long list: the next script that reads it ends it.
     late_marks[#late_marks + 1] = delivery
     late_marks[#late_marks + 1] = 'd' .. num(end_time()) -- not before the line of this success
     return '3', false
   end
   if due then not_due[#not_due + 1] = delivery end
+  if ready then removed_marks[#removed_marks + 1] = delivery end -- it may be marked as cancelled
   l.waiting = l.waiting - 1
-  count(due and waiting_status(text) or 'scheduled', -1)
+  count(ready and 'ready' or due and waiting_status(text) or 'scheduled', -1)
   append_pair(ended.done, at_now, delivery)
   return '3', true
 end

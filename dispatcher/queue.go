@@ -274,6 +274,10 @@ type Events struct {
 
 	Emptied func(*Emptied) // the store lost data; nil: they were restored or given up
 
+	// The queue's clock jumped against this host's monotonic clock, and this host's own clock moved by
+	// host meanwhile. It is not called for each jump if there are many.
+	Jumped func(by, host time.Duration)
+
 	Failing func(LaneFailing)                                    // an attempt failed, or succeeded after a failure
 	Opened  func(lane Lane, since time.Time, wait time.Duration) // a lane's breaker opened, or opened again; the lane fails since then
 	Closed  func(lane Lane, since time.Time)                     // a lane's breaker closed; the lane failed since then; zero: no attempt closed it
@@ -303,6 +307,9 @@ func (e Events) Whole() Events {
 	}
 	if e.Emptied == nil {
 		e.Emptied = func(*Emptied) {}
+	}
+	if e.Jumped == nil {
+		e.Jumped = func(time.Duration, time.Duration) {}
 	}
 	if e.Opened == nil {
 		e.Opened = func(Lane, time.Time, time.Duration) {}

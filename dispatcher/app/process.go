@@ -114,6 +114,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	})
 	p.figures.WatchBeside(metrics.Beside{Endpoints: store.Endpoints.Count, Jobs: p.jobs.States, Unsent: p.notices.Unsent})
 	p.figures.WatchProgress(e.Alive)
+	p.figures.WatchClock(store.ClockJumps)
 	if o.LogDropped != nil {
 		p.figures.WatchLog(o.LogDropped)
 	}

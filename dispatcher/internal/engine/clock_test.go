@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -104,6 +105,24 @@ func TestWhatIsNotBegunWhenTheProcessStandsStillGoesBack(t *testing.T) {
 		require.Equal(t, 1000-begun, r.queue.verdicts()[d.Back])
 		pass(10 * time.Second)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1000 - begun, d.Delivered: 1000}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestAJumpOfTheQueuesClockIsLoggedWithItsSizeAndItsCure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, nil)
+		r.start(t)
+		pass(time.Minute)
+		require.NotContains(t, r.log.String(), "jumped")
+		r.queue.set(func() { r.queue.skew.Store(int64(25 * time.Hour)) })
+		pass(time.Minute)
+		r.queue.set(func() { r.queue.skew.Store(0) })
+		pass(time.Minute)
+		log := r.log.String()
+		require.Equal(t, 2, strings.Count(log, "the clock of redis jumped"), "once each: %s", log)
+		require.Regexp(t, `WARN.*the clock of redis jumped.*jumped_s=90000 host_jumped_s=0 .*attempted too early.*hookladder doctor`, log)
+		require.Regexp(t, `jumped_s=-90000 host_jumped_s=0 effect="what failed or was delayed before is due too late"`, log)
 		r.stop(t)
 	})
 }

@@ -225,6 +225,17 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 	e.notify(news)
 }
 
+// clockJumped logs a jump of the queue's clock. If host is as long, this host was suspended, or its
+// clock was set together with the queue's.
+func (e *Engine) clockJumped(by, host time.Duration) {
+	effect := "what waits for its time is attempted too early, and what fails or is delayed now is due too late once the clock is right"
+	if by < 0 {
+		effect = "what failed or was delayed before is due too late"
+	}
+	e.log.LogAttrs(context.Background(), slog.LevelWarn, "the clock of redis jumped", seconds("jumped_s", by), seconds("host_jumped_s", host),
+		slog.String("effect", effect), slog.String("cure", "set the clock right; hookladder doctor then finds what is due too late, and doctor --fix releases it"))
+}
+
 // ReadClock reads the queue's clock. It is called at the start, so that Now is correct for the
 // first caller too.
 func (e *Engine) ReadClock(ctx context.Context) error {
@@ -248,7 +259,7 @@ func (e *Engine) Permits() (used, all int) {
 func (e *Engine) events() dispatcher.Events {
 	return dispatcher.Events{
 		Ready: func() { e.ready.Set() }, Due: func() { e.due.Set() }, Unseen: func() { e.unseen.Set() },
-		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried, Emptied: e.emptied,
+		Back: e.pollSoon, Ended: e.trimmer.ended, Dead: e.buried, Emptied: e.emptied, Jumped: e.clockJumped,
 		Failing: func(f dispatcher.LaneFailing) {
 			status := 0
 			if f.For > 0 { // else it belongs to no attempt that is being recorded

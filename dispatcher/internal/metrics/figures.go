@@ -70,6 +70,14 @@ func (m *Metrics) WatchLog(dropped func() int64) {
 	}, func() float64 { return float64(dropped()) }))
 }
 
+// WatchClock adds the number of jumps of the store's clock.
+func (m *Metrics) WatchClock(jumps func() int64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: prefix + "store_clock_jumps_total",
+		Help: "Jumps of Redis' clock by a minute or more against the monotonic clock of this host; also after this host was suspended.",
+	}, func() float64 { return float64(jumps()) }))
+}
+
 // WatchProgress adds whether this instance is stuck, which alive returns as an error.
 func (m *Metrics) WatchProgress(alive func() error) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

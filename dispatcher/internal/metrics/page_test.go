@@ -36,6 +36,7 @@ func full(t *testing.T) string {
 	m.WatchStoreCalls([]string{"claim", "settle"})
 	m.WatchLog(func() int64 { return 7 })
 	m.WatchProgress(func() error { return nil })
+	m.WatchClock(func() int64 { return 1 })
 	m.WatchTraces(func() int64 { return 6 })
 	m.WatchTorn(func() int { return 2 })
 	m.Running("1.2.3")

@@ -255,6 +255,9 @@ func (s *Store) Notify(e dispatcher.Events) {
 // Now returns the time by the clock of Redis, estimated from the replies so far.
 func (s *Store) Now() time.Time { return s.partitions.Now() }
 
+// ClockJumps returns the number of jumps of Redis' clock that this process noticed.
+func (s *Store) ClockJumps() int64 { return s.partitions.Jumps() }
+
 // Nodes returns the number of masters.
 func (s *Store) Nodes() int { return s.nodes }
 

@@ -159,6 +159,8 @@ var meanings = map[string]meaning{
 	"mark":             {"the delivery is marked to end, but in its state no script does so", "it ends as marked"},
 	"in_line":          {"the delivery has ended, but still blocks the next one of its ordering key", "it is removed, and the next one continues"},
 	"no_line":          {"the delivery is missing in the list of its ordering key, so others overtake it", "it is added at the end of the list"},
+	"ahead":            {"Redis' clock was ahead when an attempt of the delivery failed, so it waits too long", "it waits from now on, as long as it should have waited after that attempt"},
+	"ahead_accepted":   {"Redis' clock was ahead when deliveries were accepted, so those with a delay wait too long, and those with a deliver_at do not: hookladder retry sends one now", ""},
 	"reason":           {"the dead reason does not match the state of the delivery", "a dead delivery gets the reason of an exhausted ladder, any other starts its ladder again"},
 	"no_token":         {"the delivery is leased by a taker, but no taker can settle it", "the lease ends now"},
 	"token":            {"a taker's lease is stored for a delivery that has ended, or does not exist", "the lease is removed"},

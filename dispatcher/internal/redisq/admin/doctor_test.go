@@ -86,12 +86,18 @@ func later(m *dispatcher.Message) { m.Delay = time.Hour }
 // settle ends what is leased, or has it retried.
 func (p *ward) settle(lane dispatcher.Lane, id string, v dispatcher.Verdict) {
 	p.Helper()
+	p.settleAfter(lane, id, v, time.Minute)
+}
+
+// settleAfter is settle, with the wait of what is retried.
+func (p *ward) settleAfter(lane dispatcher.Lane, id string, v dispatcher.Verdict, wait time.Duration) {
+	p.Helper()
 	s := dispatcher.Settlement{
 		ID: dispatcher.DeliveryID{Lane: lane, Message: id}, Verdict: v, First: true, Due: p.now,
 		Attempt: dispatcher.Attempt{Number: 1, At: p.now, Status: 200, Verdict: v},
 	}
 	if v != dispatcher.Delivered {
-		s.Attempt.Status, s.Wait, s.Reason = 500, time.Minute, dispatcher.ReasonGone
+		s.Attempt.Status, s.Wait, s.Reason = 500, wait, dispatcher.ReasonGone
 	}
 	got, _, err := p.store.Settle(p.Context(), "one", []dispatcher.Settlement{s})
 	require.NoError(p, err)
@@ -314,7 +320,7 @@ func (p *ward) line() string {
 func TestDoctorFindsAndRepairs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, c := range slices.Concat(damages, takenDamages, expiryDamages, shelfDamages) {
+	for _, c := range slices.Concat(damages, takenDamages, expiryDamages, shelfDamages, clockDamages) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newTestWard(t, server)
 			p.fill()

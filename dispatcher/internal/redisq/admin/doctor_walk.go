@@ -45,6 +45,8 @@ type walk struct {
 	garbage  []string // members that are no names of deliveries
 	sealed   []string // messages that may need a key that is not there
 	unopened unopened
+	ahead    int    // deliveries that were accepted by a clock that was ahead
+	first    string // one of them
 }
 
 // ready has the hashes of the deliveries in ready lists. A million of them take 40 MB.
@@ -76,6 +78,9 @@ func (d *doctor) places(ctx context.Context, n int) error {
 			w := &walk{d: d, partition: n, kind: k, of: of}
 			if err := w.run(ctx, seen); err != nil {
 				return err
+			}
+			if w.ahead > 0 {
+				d.report(n, d.s.tags[n]+k.Name, "ahead_accepted", fmt.Sprintf("%d deliveries, %s among them", w.ahead, w.first), false)
 			}
 		}
 	}
@@ -179,6 +184,8 @@ func (w *walk) take(a *conn.Reply, seen ready, elements map[string]string) error
 			w.unowned = append(w.unowned, name)
 		case "k":
 			w.sealed = append(w.sealed, name)
+		case "w":
+			w.ahead, w.first = w.ahead+1, name
 		case "x":
 			w.garbage = append(w.garbage, name)
 		case "n":

@@ -46,14 +46,18 @@ type Set struct {
 	events  dispatcher.Events
 	short   atomic.Bool // a partition has run out of memory at some time
 
+	wall func(time.Time) time.Time // what the host's clock showed; tests replace it
+
 	mu    sync.Mutex // guards the fields below
 	list  []partition
 	claim int // the partition that the next claim asks first; each comes first in turn
 	trim  int // the partition that is trimmed next by age
+	jumps jumps
 }
 
 // partition is the cached state of one partition.
 type partition struct {
+	last   reading   // the last reply whose time is known by both clocks
 	asOf   time.Time // time of the state by the partition's clock; zero before the first reply
 	due    time.Time // by this process' clock; zero: no delivery waits for a time
 	weight int       // weight of the lightest lane; -1: none
@@ -72,7 +76,7 @@ type partition struct {
 // New returns a Set for an instance with this number of permits. The state of every partition is
 // unknown at first.
 func New(partitions, permits int) *Set {
-	s := &Set{permits: permits, list: make([]partition, partitions)}
+	s := &Set{permits: permits, wall: wallOf, list: make([]partition, partitions)}
 	for n := range s.list {
 		s.list[n].weight = -1
 	}
@@ -114,7 +118,11 @@ func (s *Set) observe(h Hint, answered bool) {
 	}
 	sooner, back := p.observe(h, local)
 	claimable := p.weight >= 0
+	by, host := s.read(p, reading{h.Now, h.Sent, local})
 	s.mu.Unlock()
+	if by != 0 {
+		s.events.Jumped(by, host)
+	}
 	if sooner {
 		s.events.Due()
 	}

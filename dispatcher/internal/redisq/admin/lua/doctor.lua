@@ -1,7 +1,7 @@
 -- doctor: where a delivery is, and how its message names it, for the scripts that look for faults. It is put between
 -- order and each of them. They trust nothing that they can read themselves: neither counts nor that a named key is
 -- there.
--- needs: common(call, created_at, find, hex, lanes_of, sets_of), tenant(tenant_shelf)
+-- needs: common(call, created_at, find, hex, lanes_of, match, now, sets_of), tenant(tenant_shelf)
 --
 -- ARGV[3] count, ARGV[4..] the names of all that may hold leases
 local instance_count = tonumber(ARGV[3])
@@ -52,6 +52,22 @@ local function places_of(delivery, name, id, record, seen)
     if rank and rank > 0 then list[#list + 1] = { 'behind', set, id } end
   end
   return list
+end
+
+-- let_wait_ahead reports whether another clock, which was ahead of the present one, let a delivery wait for its time: failed after an
+-- attempt, accepted when its message was accepted. It also returns the ms from which the wait counts, and those at which it ends.
+local CLOCKS_DIFFER = 60000 -- ms
+local function let_wait_ahead(delivery, record)
+  local due, newest = tonumber(call('ZSCORE', DUE, delivery) or nil), call('LINDEX', HISTORY .. delivery, 0)
+  local then_due, at, took = match(newest or '', '^(%d+) %d+ {"n":%d+,"t":(%d+),"d":(%d+)')
+  local how, from
+  if then_due then
+    how, from = 'failed', tonumber(at) + tonumber(took)
+    if tonumber(then_due) ~= due then return nil end -- something else has it wait since
+  elseif call('HEXISTS', PROGRESS, delivery) == 0 then
+    how, from = 'accepted', created_at(record)
+  end
+  if from and due and from > now + CLOCKS_DIFFER and due >= from then return how, from, due end
 end
 
 -- over_or_none reports whether a delivery that may have a last lease, or may expire, ended or is not kept.

@@ -4,8 +4,8 @@
 --   only_lane), lane_state(lanes, load_lanes), progress(parse_progress, progress_text, waiting_status, with_beside),
 --   sums(append_pair, count, count_dead, sums), finish(before_due, before_weight, finish, hint_weight),
 --   ends(end_marked, end_with_lane, ended, ends_with_lane, write_ends), order(join_line, last_scores, line_of,
---   release_next), expiry(set_expiry, watch_expiry), doctor(args_from, has_ended, how_named, in_line, line_sets,
---   over_or_none, places_of)
+--   release_next), expiry(set_expiry, watch_expiry), doctor(args_from, has_ended, how_named, in_line, let_wait_ahead,
+--   line_sets, over_or_none, places_of)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, 1 if all of a long ready list was read already without finding those that
 --   are nowhere else, the lane, then for each: id, its element of the ready list, its line as "<lane>:<key>" (empty: none
@@ -246,6 +246,12 @@ local function alone(delivery, id, record, p)
   if mark and place ~= 'ready' and place ~= 'leased' then
     if report(id, 'mark', place .. ', marked ' .. mark) then carry_out(delivery, id, record, p) end
     return
+  end
+  if place == 'due' then
+    local how, from, due = let_wait_ahead(delivery, record)
+    if how == 'failed' and report(id, 'ahead', 'for ' .. num(math.floor((due - now) / 1000)) .. ' s more, in place of ' .. num(math.floor((due - from) / 1000))) then
+      call('ZADD', DUE, num(now + due - from), delivery)
+    end
   end
   if has_ended(place) and in_line(name, id, record, seen[id]) then
     if report(id, 'in_line', place) then step_out(id, record) end

@@ -2,7 +2,8 @@
 -- two pages, so each suspect has to be judged.
 -- needs: common(body_apart, body_of, call, created_at, expires_at, find, key_of, lane_of, lanes_of, match, micros, num,
 --   sub), subject(token_of), progress(parse_progress), finish(before_due, before_weight, hint_weight), server(server),
---   doctor(args_from, has_ended, how_named, in_line, over_or_none, places_of, readable, unfound, unowned)
+--   doctor(args_from, has_ended, how_named, in_line, let_wait_ahead, over_or_none, places_of, readable, unfound,
+--   unowned)
 --
 -- ARGV[..] after the arguments of doctor: kind (messages, due, done, dead, cancelled, leases, taken, behind, ready, progress,
 --   marks, tokens, expiring, unopened, fan, seen, history, of), of what (an instance, a lane, a lane and its key), cursor ("0" at first; ready: how many of the tail were
@@ -10,7 +11,8 @@
 -- returns now, due, weight, next cursor ("0" at the end), the process that it is valid for, bytes of the records that were
 --   read, the read elements (else than of ready only their number), then for each suspect a letter and a name: s a delivery, n one that is nowhere but perhaps
 --   in its ready list, m a message, o a delivery that its
---   tenant's lists lack, x a member that names no delivery, k a message whose headers need another key
+--   tenant's lists lack, x a member that names no delivery, k a message whose headers need another key, w a delivery
+--   that was accepted by a clock that was ahead, and waits for its time
 local kind, of, cursor, most = ARGV[args_from], ARGV[args_from + 1], ARGV[args_from + 2], tonumber(ARGV[args_from + 3])
 local answer = { micros, before_due, hint_weight(before_weight), '0', server(), 0, 0 }
 local bytes = 0
@@ -39,6 +41,10 @@ local function visit(delivery, place)
   end
   if place == 'taken' and not match(call('HGET', TOKENS, delivery) or '', '^%d+ %S+ %S+ %d+$') then return report('s', delivery) end
   if n == 0 then return report('n', delivery) end -- the first of a line
+  if place == 'due' then
+    local how = let_wait_ahead(delivery, record)
+    if how == 'failed' then return report('s', delivery) elseif how then report('w', delivery) end
+  end
   if not has_ended(place) and expires_at(record) > 0 and not call('ZSCORE', EXPIRING, delivery) then return report('s', delivery) end
   if place == 'behind' and has_ended(list[1][1]) then return report('s', delivery) end
   if place == 'dead' then

@@ -53,6 +53,7 @@ var healthy = map[string]string{
 	`hookladder_notices_failed_total`:                             "0x300",
 	`hookladder_stuck`:                                            "0x300",
 	`hookladder_log_dropped_total`:                                "0x300",
+	`hookladder_store_clock_jumps_total`:                          "0x300",
 }
 
 // gone is a series that ends.
@@ -87,6 +88,7 @@ var sick = map[string]map[string]string{
 	"HookladderMixedVersions":      {`hookladder_build_info{version="1.1.0"}`: "1x300"},
 	"HookladderNoticesLost":        {`hookladder_notices_failed_total`: "0+1x300"},
 	"HookladderStuck":              {`hookladder_stuck`: "1x300"},
+	"HookladderClockJumped":        {`hookladder_store_clock_jumps_total`: "0+1x300"},
 	"HookladderLogDropped":         {`hookladder_log_dropped_total`: "0+1x300"},
 }
 

@@ -26,6 +26,17 @@ var waitingCases = []jobCase{
 		read := b.read(j)
 		require.Equal(b, counts(2, 2, 0), read.JobCounts)
 	}},
+	{name: "what was accepted by a clock that was ahead is sent and cancelled, though it seems to be accepted since the job began", run: func(b *bench) {
+		b.Pass(25 * time.Hour)
+		b.Schedule(b.Entry("m1", rig.To("a"), rig.Delay(time.Hour)), b.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
+		b.Pass(-25 * time.Hour)
+		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusScheduled}})
+		require.Equal(b, 1, b.step(j, dispatcher.StatusScheduled, rig.Named("a", "m1")).Done)
+		b.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+		j, _ = b.add(dispatcher.JobCancel, dispatcher.Filter{})
+		require.Equal(b, 1, b.step(j, "", rig.Named("a", "m2")).Done)
+		b.MustStand(rig.Named("a", "m2"), dispatcher.StatusCancelled)
+	}},
 	{name: "a second job takes over what waits for the first", run: func(b *bench) {
 		id := b.die("a", 1)[0]
 		first, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})

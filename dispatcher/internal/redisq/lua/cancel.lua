@@ -1,9 +1,9 @@
 -- cancel: end unfinished deliveries. A ready one is taken out of its lane's list, so that counts and lists agree at once,
 -- though the lane is held or has no takers. A leased one gets a mark, and so does a ready one that is too far from both
 -- ends of a long list. The next script that reads it carries the mark out.
--- needs: common(created_at, first_write, kept_record, now, split, sure), lane_state(lanes, load_lanes),
+-- needs: common(first_write, kept_record, now, split, sure), lane_state(lanes, load_lanes),
 --   progress(parse_progress, waiting_status), sums(append_pair, count, log_line), finish(finish), ends(ended,
---   write_ends), order(leave_line, set_ahead_of), reach(close_lists, reach_of, take_out), job(DONE_BEFORE, count_code,
+--   write_ends), order(leave_line, set_ahead_of), reach(close_lists, reach_of, take_out), job(DONE_BEFORE, accepted_since, count_code,
 --   parse_job, read_job, write_job)
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it; empty: a person calls
@@ -49,7 +49,7 @@ local MARKED = 2 -- the list was not read to its end
 local function cancel(delivery, l, id)
   local record = kept_record(l.name, id, wholes)
   if not record then return -1 end
-  if job and created_at(record) > job.since then return DONE_BEFORE end
+  if job and accepted_since(job, record) then return DONE_BEFORE end
   local text = sure('HGET', PROGRESS, delivery)
   if sure('ZREM', DUE, delivery) == 1 then
     cancelled(delivery, l, waiting_status(text))

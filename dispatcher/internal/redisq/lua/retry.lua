@@ -1,11 +1,11 @@
 -- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
 -- that has ended starts a new ladder. One in flight is left alone.
--- needs: common(at_now, call, created_at, expires_at, first_write, floor, format, kept_record, lane_of,
+-- needs: common(at_now, call, expires_at, first_write, floor, format, kept_record, lane_of,
 --   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS),
 --   lane_state(all_paused, lanes, load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job,
 --   waiting_status, with_beside, with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish),
 --   ends(count_job_ends, ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry,
---   watch_expiry), job(DONE_BEFORE, PASSED, count_code, job_slots, parse_job, read_job, write_job)
+--   watch_expiry), job(DONE_BEFORE, PASSED, accepted_since, count_code, job_slots, parse_job, read_job, write_job)
 --
 -- ARGV[3] again  1: delivered ones are sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
@@ -234,7 +234,7 @@ local function replay(delivery, l, id, i)
   if not places[i] then return record and 0 or -1 end
   if job.index ~= 'due' then
     if tonumber(places[i]) > job.since then return 0 end
-  elseif record and created_at(record) > job.since then
+  elseif record and accepted_since(job, record) then
     return DONE_BEFORE
   end
   local code = job.probes and judged(l) or nil

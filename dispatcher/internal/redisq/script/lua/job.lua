@@ -1,6 +1,6 @@
 -- job: the counts of a job that calls retry, cancel or purge, in the same step as the change of the deliveries. So no crash
 -- loses a count or adds it twice. It is put behind order, before these scripts. It takes no arguments of its own: ARGV[3..] is the script's.
--- needs: common(format, match, now, sure), lane_state(all_paused, ready_length), slots(lane_ends, slots)
+-- needs: common(created_at, format, match, now, sure), lane_state(all_paused, ready_length), slots(lane_ends, slots)
 --
 -- A job's text in :jobs is "turn since matched done failed left passed cursor". turn: the instance with this number may do
 -- the next step; it grows if the job is stopped or another instance takes it over. since: ms when the job began here; it has
@@ -28,6 +28,13 @@ local function read_job(job)
   job.since, job.matched, job.had_done = tonumber(since), tonumber(matched), tonumber(done)
   job.had_failed, job.had_left = tonumber(failed), tonumber(left)
   return true
+end
+
+-- accepted_since reports whether a message was accepted after the job began. If it seems to be accepted more than a minute from
+-- now, a clock that was ahead said so, and the job takes it.
+local function accepted_since(job, record) -- rare
+  local created = created_at(record)
+  return created > job.since and created <= now + 60000
 end
 
 -- count_code adds a code to the sums of a job. A delivery is left if it has changed before the job

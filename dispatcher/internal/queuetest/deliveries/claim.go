@@ -137,11 +137,6 @@ var ClaimCases = []rig.Case{
 		r.MustClaimNothing(rig.One)
 		r.MustClaimNothing(rig.One)
 	}},
-	{Name: "a lost record of a delivery with a late success leaves no trace either", Run: func(r *rig.Rig) {
-		r.Settle(rig.One, rig.Success(r.TakeOver("a", "m1")))
-		r.Lose("m1")
-		r.MustClaimNothing(rig.One)
-	}},
 	{Name: "a settled delivery whose record was deleted by hand does no harm", Run: func(r *rig.Rig) {
 		r.Publish("a", "m1")
 		c := r.MustClaim(rig.One, rig.Named("a", "m1"))[0]

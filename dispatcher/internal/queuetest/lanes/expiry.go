@@ -168,7 +168,6 @@ var ExpiryCases = []rig.Case{
 		r.LimitAs("a", dispatcher.LaneLimits{Mode: dispatcher.LanePaused}, false)
 		r.Reap(rig.One)
 		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone}, r.Settle(rig.One, rig.Success(c)))
-		r.MustLie(stored.PlaceReady, "a", "m1")
 		r.Pass(time.Minute)
 		r.Move()
 		r.MustLie(stored.PlaceDone, "a", "m1")

@@ -195,17 +195,6 @@ var tokenCases = []rig.Case{
 			mustHaveToken(r, lane)
 		}
 	}},
-	{Name: "a marked delivery returns its token when it is claimed", Run: func(r *rig.Rig) {
-		late := r.TakeOver("a", "m1")
-		r.Settle(rig.One, rig.Success(late))
-		r.Pass(time.Minute)
-		r.Limit("a", rig.Every(time.Second))
-		r.Publish("a", "m2")
-		r.MustClaimNothing(rig.Two)
-		r.MustStand(rig.Named("a", "m1"), dispatcher.StatusDelivered)
-		r.Deliver(rig.Named("a", "m2"))
-		mustHaveNoToken(r, "a")
-	}},
 	{Name: "an expired delivery returns its token when it is claimed", Run: func(r *rig.Rig) {
 		r.Limit("a", rig.Every(time.Second))
 		r.Schedule(r.Entry("m1", rig.To("a"), rig.Expires(rig.Start)), r.Entry("m2", rig.To("a")))

@@ -1,10 +1,10 @@
 -- cancel: end unfinished deliveries. A ready one is taken out of its lane's list, so that counts and lists agree at once,
 -- though the lane is held or has no takers. A leased one gets a mark, and so does a ready one that is too far from both
 -- ends of a long list. The next script that reads it carries the mark out.
--- needs: common(first_write, kept_record, now, split, sure), lane_state(lanes, load_lanes),
---   progress(parse_progress, waiting_status), sums(append_pair, count, log_line), finish(finish), ends(ended,
---   write_ends), order(leave_line, set_ahead_of), reach(close_lists, reach_of, take_out), job(DONE_BEFORE, accepted_since, count_code,
---   parse_job, read_job, write_job)
+-- needs: common(first_write, kept_record, now, split, sure), lane_state(lanes, load_lanes), progress(parse_progress,
+--   waiting_status), sums(append_pair, count, log_line), finish(finish), ends(ended, write_ends), order(leave_line,
+--   set_ahead_of), reach(close_lists, reach_of, take_out), job(DONE_BEFORE, accepted_since, count_code, parse_job,
+--   read_job, write_job)
 --
 -- ARGV[3] job, ARGV[4..] deliveries; job: as job.lua reads it; empty: a person calls
 -- returns now, due, weight, of a job its text (empty: the turn is another's, and nothing changed), then for each: 1 cancelled

@@ -1,6 +1,6 @@
 -- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
 -- that has ended starts a new ladder. One in flight is left alone.
--- needs: common(at_now, call, expires_at, first_write, floor, format, kept_record, lane_of,
+-- needs: common(at_now, call, created_at, expires_at, first_write, floor, format, kept_record, lane_of,
 --   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS),
 --   lane_state(all_paused, lanes, load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job,
 --   waiting_status, with_beside, with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish),

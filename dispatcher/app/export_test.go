@@ -3,19 +3,19 @@ package app
 import (
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
+	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 )
 
 // StopClock has stores in memory be at a time until restore is called.
 func StopClock(at time.Time) (restore func()) {
-	startDev = func() (*devredis.Redis, error) {
-		r, err := devredis.Start()
+	startDev = func() (*embedded.InMemory, error) {
+		r, err := embedded.StartInMemory()
 		if err == nil {
 			r.SetTime(at)
 		}
 		return r, err
 	}
-	return func() { startDev = devredis.Start }
+	return func() { startDev = embedded.StartInMemory }
 }
 
 // What the tests of this package look at from inside.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -45,7 +44,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 }
 
 // startDev starts a store in memory; tests replace it by one with a wrong clock.
-var startDev = devredis.Start
+var startDev = embedded.StartInMemory
 
 // ErrInUse reports that another process uses DATA_DIR.
 var ErrInUse = embedded.ErrInUse

@@ -1,11 +1,14 @@
-// Package embedded runs a redis-server, or a valkey-server, as a private child of this
-// process. It listens on a Unix socket that only this user may open, and writes an
-// append-only file into its own folder. So one process and one folder are a durable
-// Hookladder.
+// Package embedded runs the program's own store. Redis is a redis-server, or a
+// valkey-server, as a private child of this process. It listens on a Unix socket that only
+// this user may open, and writes an append-only file into its own folder. So one process and
+// one folder are a durable Hookladder.
 //
 // Start locks the folder (embedded.go), starts the server and restarts it when it dies
 // (child.go), and waits until it responds (await.go). The server's output goes to the log
 // (output.go). Close stops the server.
+//
+// InMemory is a Redis inside the process, for trying things out (in_memory.go). It needs
+// nothing else, and forgets everything when the process ends.
 package embedded
 
 import (

@@ -1,4 +1,4 @@
-package devredis_test
+package embedded_test
 
 import (
 	"net/url"
@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/devredis"
+	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
 )
 
-func mustStart(t testing.TB) *devredis.Redis {
+func mustStart(t testing.TB) *embedded.InMemory {
 	t.Helper()
-	r, err := devredis.Start()
+	r, err := embedded.StartInMemory()
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

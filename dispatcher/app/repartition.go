@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Repartitioned is the result of a repartition.
@@ -25,7 +25,7 @@ func Repartition(ctx context.Context, o Options, r RepartitionOptions) (out Repa
 		return out, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	r.Quiet = beats.DeadFor
+	r.Quiet = wait.DeadFor
 	out, err = admin.Repartition(ctx, storeOptions(url, o), r)
 	return out, named(o, err)
 }

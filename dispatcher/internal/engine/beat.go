@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // beatWithin bounds one beat, so that it has ended before the next one is due.
@@ -29,19 +29,19 @@ type heartbeat struct {
 	number   int64
 	joined   bool // the queue knows this name
 	known    bool // a beat under this name succeeded
-	peers    *beats.Pulses
+	peers    *wait.Pulses
 	last     *clockReading    // when the last beat succeeded; nil: none yet
 	tried    *clockReading    // when the last beat began, even if it failed
 	others   map[string]int64 // of the last reading
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
-	return &heartbeat{engine: e, peers: beats.NewPulses(beats.Every, beats.DeadReadings)}
+	return &heartbeat{engine: e, peers: wait.NewPulses(wait.BeatEvery, wait.DeadReadings)}
 }
 
 // Run beats until ctx ends.
 func (h *heartbeat) Run(ctx context.Context) error {
-	tick := time.NewTicker(beats.Every)
+	tick := time.NewTicker(wait.BeatEvery)
 	defer tick.Stop()
 	for {
 		h.engine.dead.put(h.beatIfAlive(ctx))
@@ -53,8 +53,8 @@ func (h *heartbeat) Run(ctx context.Context) error {
 				waits = false
 			case <-h.engine.rouse:
 				// Two readings close together would prove nothing about the others.
-				if waits = h.engine.readClock().elapsed(*h.tried) < beats.Every; !waits {
-					tick.Reset(beats.Every)
+				if waits = h.engine.readClock().elapsed(*h.tried) < wait.BeatEvery; !waits {
+					tick.Reset(wait.BeatEvery)
 				}
 			}
 		}
@@ -286,11 +286,11 @@ func (e *Engine) alive(s *identity) bool {
 		return false
 	}
 	silent := now.elapsed(*beaten)
-	if silent < beats.Old {
+	if silent < wait.BeatOld {
 		return true
 	}
 	missed := s.missed.Load()
-	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < beats.Old && silent < missedMost
+	return e.instances.Nodes() > 1 && missed != nil && now.elapsed(*missed) < wait.BeatOld && silent < missedMost
 }
 
 // clockReading is a time by both clocks of this host. The monotonic clock stops while the

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
@@ -23,9 +23,9 @@ func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
 		r.queue.lease("gone", claimed(message("a")))
 		r.queue.lease("gone", claimed(message("b")))
 		r.start(t) // the first reading
-		pass((beats.DeadReadings - 1) * beats.Every)
+		pass((wait.DeadReadings - 1) * wait.BeatEvery)
 		require.Zero(t, r.queue.count("reap gone"))
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, 1, r.queue.count("reap gone"))
 		require.Len(t, r.sender.sent(), 2, "what it held is attempted")
 		require.Contains(t, r.log.String(), "takeover")
@@ -41,10 +41,10 @@ func TestWhoBeatsIsNotReaped(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("slow", 1)
 		r.start(t)
-		pass(beats.Every / 2)
+		pass(wait.BeatEvery / 2)
 		for i := range 20 { // it grows before each third reading
 			r.queue.other("slow", int64(2+i))
-			pass(3 * beats.Every)
+			pass(3 * wait.BeatEvery)
 		}
 		require.Zero(t, r.queue.count("reap slow"))
 		r.stop(t)
@@ -57,13 +57,13 @@ func TestALateReadingProvesNothing(t *testing.T) {
 		r.queue.other("other", 7)
 		r.start(t)
 		for range 20 { // two readings, then a hole that this instance may have slept in
-			pass(2 * beats.Every)
+			pass(2 * wait.BeatEvery)
 			r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
-			pass(2 * beats.Every)
+			pass(2 * wait.BeatEvery)
 			r.queue.set(func() { r.queue.hook = nil })
 		}
 		require.Zero(t, r.queue.count("reap other"))
-		pass(4 * beats.Every)
+		pass(4 * wait.BeatEvery)
 		require.Equal(t, 1, r.queue.count("reap other"))
 		r.stop(t)
 	})
@@ -75,11 +75,11 @@ func TestAReapThatFailsIsRepeated(t *testing.T) {
 		r.queue.other("gone", 7)
 		r.queue.hook = failing("reap gone", d.ErrUnavailable)
 		r.start(t)
-		pass(5 * beats.Every)
+		pass(5 * wait.BeatEvery)
 		require.Equal(t, 3, r.queue.count("reap gone"))
 		require.NotContains(t, r.log.String(), "takeover")
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Contains(t, r.log.String(), "takeover")
 		r.stop(t)
 	})
@@ -101,10 +101,10 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(4 * beats.Every)
+		pass(4 * wait.BeatEvery)
 		require.Equal(t, "here", r.Name())
 		r.queue.forget("here") // others declared it dead
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name())
 		seen := r.queue.seen("beat")
 		last := seen[len(seen)-1]
@@ -118,7 +118,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, "here-2", r.Name())
 		r.queue.forget("here-2")
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, "here-3", r.Name())
 		r.stop(t)
 		require.Equal(t, "here-3", r.queue.seen("leave")[0].by)
@@ -167,13 +167,13 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 				r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.nodes = c.nodes })
 				r.start(t)
 				r.queue.set(func() { r.queue.hook = failing("beat", c.err) })
-				pass(5 * beats.Old)
+				pass(5 * wait.BeatOld)
 				r.queue.fill(1)
 				r.Note()
 				synctest.Wait()
 				require.Len(t, r.sender.sent(), c.want)
 				r.queue.set(func() { r.queue.hook = nil })
-				pass(beats.Every)
+				pass(wait.BeatEvery)
 				require.Len(t, r.sender.sent(), 1)
 				r.stop(t)
 			})
@@ -195,7 +195,7 @@ func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.sender.sent(), 1, "it may go on for a day")
 		r.sleep(23 * time.Hour) // of which it need not see each second
-		pass(3 * beats.Every)
+		pass(3 * wait.BeatEvery)
 		r.queue.fill(1)
 		r.Note()
 		synctest.Wait()
@@ -209,9 +209,9 @@ func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.hook = failing("beat", d.ErrUnavailable)
 		r.start(t)
-		pass(3 * beats.Every)
+		pass(3 * wait.BeatEvery)
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(3 * beats.Every)
+		pass(3 * wait.BeatEvery)
 		require.Equal(t, "here", r.Name())
 		r.stop(t)
 	})
@@ -222,9 +222,9 @@ func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrMoved) })
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.ErrorIs(t, <-r.ended, d.ErrMoved)
 	})
 }
@@ -259,7 +259,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 					require.NoError(t, err)
 					require.ErrorIs(t, out[0].Err, d.ErrUnavailable)
 				}
-				pass(beats.Every)
+				pass(wait.BeatEvery)
 				require.Equal(t, 3, r.queue.verdicts()[d.Back], "at the next beat")
 				pass(time.Minute)
 				require.Equal(t, map[d.Verdict]int{d.Back: 3, d.Delivered: 5}, r.queue.verdicts())
@@ -309,7 +309,7 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 			counts[c.name]++
 		}
 		require.Equal(t, map[string]int{
-			"beat":  1 + int(time.Hour/beats.Every),
+			"beat":  1 + int(time.Hour/wait.BeatEvery),
 			"join":  1,
 			"watch": 1,
 			"peek":  1 + 60, // at the start, and the guard's
@@ -324,7 +324,7 @@ func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("peer", 7)
 		r.start(t)
-		pass(beats.Every / 2)
+		pass(wait.BeatEvery / 2)
 		seen := func() (own, peer time.Time) {
 			list, next, err := r.Engine.Instances(t.Context(), 0, "")
 			require.NoError(t, err)
@@ -341,17 +341,17 @@ func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
 			return own, peer
 		}
 		first, peer := seen()
-		require.WithinDuration(t, r.Now(), first, beats.Every)
+		require.WithinDuration(t, r.Now(), first, wait.BeatEvery)
 		require.Zero(t, peer, "it may be dead for long")
 		r.queue.other("peer", 8)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		own, beat := seen()
 		require.Equal(t, own, beat)
-		require.WithinDuration(t, first.Add(beats.Every), beat, beats.Every/2)
-		pass(beats.Every)
+		require.WithinDuration(t, first.Add(wait.BeatEvery), beat, wait.BeatEvery/2)
+		pass(wait.BeatEvery)
 		own, peer = seen()
 		require.Equal(t, beat, peer, "it stands still")
-		require.WithinDuration(t, beat.Add(beats.Every), own, beats.Every/2)
+		require.WithinDuration(t, beat.Add(wait.BeatEvery), own, wait.BeatEvery/2)
 		r.stop(t)
 	})
 }

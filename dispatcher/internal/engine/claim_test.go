@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // newClaimRig has a queue whose only lane weighs 3.
@@ -123,13 +123,13 @@ func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
-		pass(2 * beats.Old)
+		pass(2 * wait.BeatOld)
 		r.queue.fill(3)
 		r.Note()
 		pass(5 * time.Second)
 		require.Zero(t, r.queue.count("claim"), "it may have been declared dead")
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Len(t, r.sender.sent(), 3)
 		r.stop(t)
 	})
@@ -143,7 +143,7 @@ func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 		pass(time.Second)
 		r.queue.fill(3)
 		r.Note()
-		pass(2 * beats.Every)
+		pass(2 * wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "one other name, and not one for each stage that met it")
 		require.Len(t, r.sender.sent(), 3)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
@@ -160,10 +160,10 @@ func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
 		r.queue.fence("here")
 		r.queue.fill(3)
 		r.Note()
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "the beat met it first")
 		release() // and now the claim does
-		pass(2 * beats.Every)
+		pass(2 * wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name())
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
 		r.stop(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Clocks that jump, and machines that sleep.
@@ -54,18 +54,18 @@ func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 		r := newSleepyRig(t)
 		r.queue.direct = true
 		r.start(t)
-		pass(beats.Every + beats.Every/2)
+		pass(wait.BeatEvery + wait.BeatEvery/2)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
 		r.sleep(10 * time.Minute)
 		r.queue.fill(3)
 		r.Note()
 		_, err := r.Publish(t.Context(), messages("m", 2))
 		require.NoError(t, err)
-		pass(beats.Old)
+		pass(wait.BeatOld)
 		require.Zero(t, r.queue.count("claim"), "though the monotonic clock saw no time go by")
 		require.Zero(t, r.queue.seen("schedule")[0].leased)
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 5}, r.queue.verdicts())
 		r.stop(t)
 	})
@@ -81,7 +81,7 @@ func TestWhatBecameDueInASleepIsLookedForAfterIt(t *testing.T) {
 		looks := r.queue.count("leases")
 		r.sleep(10*time.Minute - time.Second)
 		require.Empty(t, r.sender.sent())
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Len(t, r.sender.sent(), 2, "each timer would take minutes more")
 		require.Equal(t, fmt.Sprint(r.queue.now().Unix()), r.sender.sent()[0].Header.Get("Webhook-Timestamp"))
 		pass(2 * engine.ReconcileAfter)
@@ -100,7 +100,7 @@ func TestWhatIsNotBegunWhenTheProcessStandsStillGoesBack(t *testing.T) {
 		begun := len(r.sender.sent())
 		require.Less(t, begun, 1000)
 		r.sleep(time.Minute)
-		pass(beats.Every / 2)
+		pass(wait.BeatEvery / 2)
 		require.Len(t, r.sender.sent(), begun, "others may attempt them by now")
 		require.Equal(t, 1000-begun, r.queue.verdicts()[d.Back])
 		pass(10 * time.Second)
@@ -142,14 +142,14 @@ func TestNobodyIsTakenOverForAClock(t *testing.T) {
 					for range n {
 						number++
 						r.queue.other("other", number)
-						pass(beats.Every)
+						pass(wait.BeatEvery)
 					}
 				}
 				beat(15)
 				r.queue.set(func() { r.queue.skew.Store(int64(jump)) }) // another master took over
 				r.queue.ears.OnGap()
 				left := due.Sub(r.queue.now())
-				beat(int(max(left, 0)/beats.Every) - 2)
+				beat(int(max(left, 0)/wait.BeatEvery) - 2)
 				if left > 0 {
 					require.Empty(t, r.sender.sent(), "not early by the clock that counts")
 				}
@@ -179,7 +179,7 @@ func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
 				for range 40 {
 					number++
 					r.queue.other("other", number)
-					pass(beats.Every)
+					pass(wait.BeatEvery)
 				}
 				require.Len(t, r.sender.sent(), 1)
 				require.WithinDuration(t, r.queue.outcomes()[0].Due, r.queue.outcomes()[0].Attempt.At, moment, "to the moment")

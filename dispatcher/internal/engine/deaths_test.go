@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // dying is a rig whose deliveries die at once.
@@ -115,7 +115,7 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 		require.True(t, begun)
 		r.queue.other("gone", 7)
 		r.start(t)
-		pass(beats.DeadReadings * beats.Every)
+		pass(wait.DeadReadings * wait.BeatEvery)
 		require.Equal(t, 1, r.queue.count("reap gone"))
 		require.Contains(t, r.log.String(), `msg="delivery dead" delivery_id=u_0:one reason=poison`)
 		require.Equal(t, []d.Death{{ID: one.ID, Reason: d.ReasonPoison, Attempts: 3}}, seen.deaths())

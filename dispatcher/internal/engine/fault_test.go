@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // What goes wrong with the queue, and what must go on.
@@ -125,7 +125,7 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 			require.Equal(t, n, strings.Count(r.log.String(), `msg="store lost"`))
 			require.Equal(t, n-1, strings.Count(r.log.String(), "store back"))
 			r.queue.set(func() { r.queue.hook = nil })
-			pass(beats.Every)
+			pass(wait.BeatEvery)
 			require.Equal(t, n, strings.Count(r.log.String(), "store back"), "at the first call that works")
 		}
 		r.stop(t)
@@ -277,7 +277,7 @@ func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
 				if again[name] == 0 {
 					require.Greater(t, r.queue.count(name), 10)
 				}
-				require.Equal(t, 1+int(2*time.Minute/beats.Every), r.queue.count("beat"))
+				require.Equal(t, 1+int(2*time.Minute/wait.BeatEvery), r.queue.count("beat"))
 				r.queue.set(func() { r.queue.hangs = "" })
 				r.stop(t)
 			})

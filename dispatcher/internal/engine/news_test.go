@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -48,7 +48,7 @@ func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
 		}
 		r.queue.cutOff(1)
 		r.start(t)
-		pass(5 * beats.Every)
+		pass(5 * wait.BeatEvery)
 		require.Empty(t, h.of(d.NoticeLost))
 		r.queue.cutOff()
 		pass(time.Minute)
@@ -79,7 +79,7 @@ func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
 		require.Equal(t, "unreachable", bad.Reason)
 		require.Contains(t, bad.Detail, d.ErrUnavailable.Error())
 		for _, n := range []d.News{bad, h.of(d.NoticeHealthy)[0]} {
-			require.WithinDuration(t, began, n.Since, beats.Every)
+			require.WithinDuration(t, began, n.Since, wait.BeatEvery)
 		}
 		r.stop(t)
 	})
@@ -178,24 +178,24 @@ func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
 		stirred.Store(0)
 		for n := range 5 {
 			r.queue.other("other", int64(1+(n+1)<<10)) // it beats
-			pass(beats.Every)
+			pass(wait.BeatEvery)
 		}
 		require.Zero(t, stirred.Load(), "nothing happens")
 		r.queue.other("other", 1+6<<10+1) // it beats, and did something
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.EqualValues(t, 1, stirred.Load())
 		r.queue.other("other", 1+7<<10+1)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.EqualValues(t, 1, stirred.Load(), "once")
 
 		name := r.Engine.Name()
 		number := r.queue.number(name)
 		r.queue.other("other", 1+8<<10+1)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Zero(t, (r.queue.number(name)-number)%(1<<10))
 		_, err := r.Publish(t.Context(), messages("a", 1))
 		require.NoError(t, err)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Greater(t, stirred.Load(), int32(2), "it was accepted and settled here")
 		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "the others are told")
 		r.stop(t)
@@ -214,7 +214,7 @@ func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
 		_, err := r.Pause(t.Context(), string(d.AllLanes), "")
 		require.NoError(t, err)
 		require.Greater(t, changed.Load(), before)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.EqualValues(t, 1, (r.queue.number(name)-number)%(1<<10), "other instances learn that something happened")
 		before = changed.Load()
 		view := r.create(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // errLate is of a call that took too long.
@@ -63,11 +63,11 @@ func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
-		pass(beats.Every / 2) // the next beat is a second away
+		pass(wait.BeatEvery / 2) // the next beat is a second away
 		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		_, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store lost"`))
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(2 * outage.Calm)
@@ -98,7 +98,7 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
-		pass(beats.Every / 2)
+		pass(wait.BeatEvery / 2)
 		r.queue.set(func() { r.queue.hook = func(string) error { return errLate } })
 		pass(10 * time.Minute) // guards too, which have partitions trimmed
 		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store lost"`))

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Some partitions fail, and the others go on.
@@ -110,7 +110,7 @@ func TestWhenAllPartitionsFailTheStoreIsLost(t *testing.T) {
 		require.Less(t, r.queue.count("peek"), 150)
 		r.queue.cutOff()
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(outage.PauseMost + beats.Every)
+		pass(outage.PauseMost + wait.BeatEvery)
 		requireEachOnce(t, r.queue, 3)
 		pass(outage.Calm)
 		require.Equal(t, 1, strings.Count(r.log.String(), `msg="store lost"`))

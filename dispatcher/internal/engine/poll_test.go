@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Stores that can tell nothing.
@@ -49,7 +49,7 @@ func TestWhoPollsAStoreThatWentAwayComparesLeases(t *testing.T) {
 		pass(time.Minute)
 		plant(r.queue, "again") // a failover brought it back
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(outage.PauseMost + engine.PollLeast + engine.ReconcileAfter + beats.Every)
+		pass(outage.PauseMost + engine.PollLeast + engine.ReconcileAfter + wait.BeatEvery)
 		require.Equal(t, map[d.Verdict]int{d.Back: 1, d.Delivered: 1}, r.queue.verdicts())
 		r.stop(t)
 	})

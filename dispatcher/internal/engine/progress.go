@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // stillMost is the number of readings without progress after which an instance is stuck. Every
@@ -17,7 +17,7 @@ import (
 //
 // Readings are counted, and not time, because a process that was suspended has one reading for
 // any time that it was away.
-const stillMost = int(30 * time.Second / beats.Every)
+const stillMost = int(30 * time.Second / wait.BeatEvery)
 
 // stage is a part of the engine that has to move while it has work. The work may be on several
 // goroutines; it moves if one of them does.
@@ -66,7 +66,7 @@ type progress struct {
 
 // Run watches until ctx ends.
 func (p *progress) Run(ctx context.Context) error {
-	tick := time.NewTicker(beats.Every)
+	tick := time.NewTicker(wait.BeatEvery)
 	defer tick.Stop()
 	last := map[*stage]int64{}
 	still := map[*stage]int{} // readings without a step
@@ -104,7 +104,7 @@ func (p *progress) Run(ctx context.Context) error {
 // not respond is no such case. It waits for nothing.
 func (e *Engine) Alive() error {
 	if s := e.progress.stuck.Load(); s != nil {
-		return fmt.Errorf("stuck: %s has not moved for %s: %w", s.name, time.Duration(stillMost)*beats.Every, dispatcher.ErrUnavailable)
+		return fmt.Errorf("stuck: %s has not moved for %s: %w", s.name, time.Duration(stillMost)*wait.BeatEvery, dispatcher.ErrUnavailable)
 	}
 	return nil
 }

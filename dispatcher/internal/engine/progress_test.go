@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // stillness is longer than the time without progress after which an instance is stuck.
-const stillness = 30*time.Second + 2*beats.Every
+const stillness = 30*time.Second + 2*wait.BeatEvery
 
 // hangingObserver blocks in each call until it is closed.
 type hangingObserver chan struct{}
@@ -49,7 +49,7 @@ func TestWhoDoesNotMoveHasNoHeartbeatUntilItMoves(t *testing.T) {
 				r.queue.fill(1)
 				go func() { _, _ = r.Publish(t.Context(), messages("m", 1)) }()
 				go r.Note()
-				pass(stillness + 3*beats.Every)
+				pass(stillness + 3*wait.BeatEvery)
 				require.ErrorContains(t, r.Alive(), "stuck: "+c.stage)
 				_, err := r.Ready(t.Context())
 				require.ErrorIs(t, err, d.ErrUnavailable)
@@ -59,7 +59,7 @@ func TestWhoDoesNotMoveHasNoHeartbeatUntilItMoves(t *testing.T) {
 				require.Equal(t, beaten, r.queue.count("beat"))
 
 				close(moves)
-				pass(5 * beats.Every)
+				pass(5 * wait.BeatEvery)
 				require.NoError(t, r.Alive())
 				require.Greater(t, r.queue.count("beat"), beaten)
 				require.Equal(t, 1, strings.Count(r.log.String(), "no longer stuck"))

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // Run works until ctx ends. Then it leases nothing more, and hands back deliveries that were
@@ -194,7 +194,7 @@ func (e *Engine) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 
 // lately is how recent the last seen beat of a live instance has to be. It allows one late
 // beat.
-const lately = beats.Every + time.Second
+const lately = wait.BeatEvery + time.Second
 
 // Others returns the number of leases of each other instance. silent are the instances without
 // a recent beat. The next beat shows that such an instance is alive. It takes three beats to

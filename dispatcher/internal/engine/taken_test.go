@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -158,13 +158,13 @@ func TestATakerLeasesOnlyWhileItsInstanceMay(t *testing.T) {
 		require.ErrorIs(t, err, d.ErrUnavailable, "it has not beaten yet")
 		r.start(t)
 		r.queue.set(func() { r.queue.hook = failing("beat", d.ErrUnavailable) })
-		pass(2 * beats.Old)
+		pass(2 * wait.BeatOld)
 		_, err = r.BeginLease(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it may have been declared dead")
 		_, err = r.BeginRegain(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		r.queue.set(func() { r.queue.hook = nil })
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		r.drain(t.Context())
 		_, err = r.BeginLease(t.Context())
 		require.ErrorIs(t, err, d.ErrUnavailable, "it stops")
@@ -185,7 +185,7 @@ func TestATakerThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 		require.ErrorIs(t, err, d.ErrFenced)
 		require.ErrorIs(t, err, d.ErrUnavailable)
 		require.Equal(t, "here-2", r.Name())
-		pass(2 * beats.Every)
+		pass(2 * wait.BeatEvery)
 		got, err := takeOf(r, 1)
 		require.NoError(t, err)
 		require.Len(t, got, 1)

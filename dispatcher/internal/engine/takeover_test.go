@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 func TestManyDeadWhoseTakeoverHangsDoNotStopTheHeart(t *testing.T) {
@@ -53,12 +53,12 @@ func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
 		}
 		r.queue.cutOff(1)
 		r.start(t)
-		pass(5 * beats.Every)
+		pass(5 * wait.BeatEvery)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 2}, r.queue.verdicts())
 		require.True(t, r.queue.isThere("gone"), "or nobody would ever look for the rest")
 		require.Equal(t, []int{2}, seen.list())
 		r.queue.cutOff()
-		pass(beats.Every)
+		pass(wait.BeatEvery)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
 		require.Equal(t, []int{2, 1}, seen.list())
 		r.stop(t)

@@ -1,6 +1,7 @@
 // Package wait has the few ways in which the parts of this program wait: for a time, for
-// a signal, and longer after each failure. Every wait ends with its context, and every
-// backoff has a random part, so that instances that fail together do not return together.
+// a signal, longer after each failure, and for the beat of an instance that may be dead
+// (beats.go). Every wait ends with its context, and every backoff has a random part, so that
+// instances that fail together do not return together.
 package wait
 
 import (

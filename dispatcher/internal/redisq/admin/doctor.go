@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
@@ -68,7 +67,7 @@ type doctor struct {
 
 func newDoctor(s *projectStore, e Examination) *doctor {
 	if e.Still == 0 {
-		e.Still = beats.DeadFor
+		e.Still = wait.DeadFor
 	}
 	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, reported: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: wait.Sleep}
 	d.out.Partitions = len(s.tags)

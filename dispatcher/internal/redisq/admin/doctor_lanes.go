@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // turns checks the lanes of a partition: a lane with deliveries must have its turn for
@@ -57,7 +57,7 @@ func (d *doctor) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watch := instanceWatch{readings: beats.DeadReadings, every: d.e.Still / beats.DeadReadings, wait: d.wait, read: d.beats}
+	watch := instanceWatch{readings: wait.DeadReadings, every: d.e.Still / wait.DeadReadings, wait: d.wait, read: d.beats}
 	gone, err := watch.silent(ctx)
 	if err != nil {
 		return err

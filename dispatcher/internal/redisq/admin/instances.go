@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // unmet returns the instances that have a description but never sent a heartbeat, because
@@ -111,7 +111,7 @@ type instanceWatch struct {
 
 // silent returns the names of the dead instances.
 func (v instanceWatch) silent(ctx context.Context) ([]string, error) {
-	pulses := beats.NewPulses(v.every, v.readings)
+	pulses := wait.NewPulses(v.every, v.readings)
 	for last := time.Now(); ; {
 		began := time.Now()
 		numbers, err := v.read(ctx)

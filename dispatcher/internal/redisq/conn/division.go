@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 // A process may be stopped until others take it for dead, or its machine may sleep. When
@@ -67,7 +67,7 @@ func (c *Client) Beaten(at time.Time) { c.division.beaten.Store(at.UnixNano()) }
 // after it.
 func (c *Client) BeatOld() bool {
 	beaten := c.division.beaten.Load()
-	return beaten != 0 && time.Now().UnixNano()-beaten > int64(beats.Old)
+	return beaten != 0 && time.Now().UnixNano()-beaten > int64(wait.BeatOld)
 }
 
 // Doubt requests a comparison of the epochs with the next heartbeat.

@@ -1,6 +1,4 @@
-// Package beats finds dead instances by their heartbeats: each instance raises a number in the
-// store, and the others read it.
-package beats
+package wait
 
 import (
 	"maps"
@@ -11,7 +9,7 @@ import (
 // Three timeouts limit the silence of an instance. Each is longer than the
 // one before, so an instance has stopped before another takes over from it.
 //
-//   - Old: an instance with an older last beat leases nothing. It accepts
+//   - BeatOld: an instance with an older last beat leases nothing. It accepts
 //     nothing until it has read again how the store is divided. The time counts
 //     from before the beat was sent.
 //   - Three readings, one with each beat: then its peers report it dead. That takes
@@ -19,9 +17,9 @@ import (
 //   - DeadFor: then doctor and repartition report it dead. They poll only for that
 //     time, and leave the peers a second to be first.
 const (
-	Every   = 2 * time.Second
-	Old     = 5 * time.Second
-	DeadFor = DeadReadings*Every + time.Second
+	BeatEvery = 2 * time.Second
+	BeatOld   = 5 * time.Second
+	DeadFor   = DeadReadings*BeatEvery + time.Second
 )
 
 // DeadReadings is the number of readings in a row without growth after which an instance is
@@ -32,7 +30,8 @@ const DeadReadings = 3
 // delay may have delayed the beats of others too.
 const readingLate = time.Second
 
-// Pulses finds dead instances by readings of their growing numbers. An instance is dead
+// Pulses finds dead instances by their heartbeats: each instance raises a number in the store,
+// and the others read it. An instance is dead
 // when its number was the same in several punctual readings in a row. No two clocks are
 // compared.
 type Pulses struct {

@@ -1,4 +1,4 @@
-package beats_test
+package wait_test
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/beats"
+	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
 func TestAnInstanceIsDeadWhenItsNumberStoodStillInPunctualReadings(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAnInstanceIsDeadWhenItsNumberStoodStillInPunctualReadings(t *testing.T)
 		"where one did not grow it is not":            {[]time.Duration{0, on}, []numbers{{"a": 1, "b": 1}, {"a": 2, "b": 1}}, nil, []string{"a"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := beats.NewPulses(time.Second, 2)
+			p := wait.NewPulses(time.Second, 2)
 			var grown, dead []string
 			for i, numbers := range c.readings {
 				var more []string
@@ -54,6 +54,6 @@ func TestAnInstanceIsDeadWhenItsNumberStoodStillInPunctualReadings(t *testing.T)
 // An instance stops by itself before its peers find it dead, and these do so
 // before the tools that a person runs.
 func TestAnInstanceStopsBeforeAnotherTakesOver(t *testing.T) {
-	require.Less(t, beats.Old, beats.DeadReadings*beats.Every)
-	require.Less(t, beats.DeadReadings*beats.Every, beats.DeadFor)
+	require.Less(t, wait.BeatOld, wait.DeadReadings*wait.BeatEvery)
+	require.Less(t, wait.DeadReadings*wait.BeatEvery, wait.DeadFor)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -339,7 +339,7 @@ func checkUID(s string) error {
 		return fmt.Errorf("must be at most %d characters", maxUID)
 	}
 	for i := range len(s) {
-		if !fields.IsWordByte(s[i]) && !strings.ContainsRune(".:@", rune(s[i])) {
+		if !input.IsWordByte(s[i]) && !strings.ContainsRune(".:@", rune(s[i])) {
 			return fmt.Errorf("must be of A-Z a-z 0-9 _ - . : @")
 		}
 	}

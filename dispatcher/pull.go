@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // Queues and pull endpoints are never called: a queue's handler, or a caller of the API, takes
@@ -105,7 +105,7 @@ func JudgeHandled(c Case, h Handled) Outcome {
 func handledText(h Handled) string {
 	switch {
 	case h.Error != "":
-		return fields.Printable(h.Error, handledError, "\n\t")
+		return input.Printable(h.Error, handledError, "\n\t")
 	case h.Class == ClassLease:
 		return "its lease ended before the taker said what became of it"
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -76,7 +76,7 @@ func (l Policy) now() time.Time {
 }
 
 // FieldError is the error of one field of a message or an endpoint, with its path.
-type FieldError = fields.Error
+type FieldError = input.FieldError
 
 // faults collects errors of fields.
 type faults []FieldError
@@ -136,7 +136,7 @@ func ValidSubject(s string) bool { return s != "" && checkSubject(s) == nil }
 // because the signed text is id.timestamp.body. So are characters with a meaning in the store's
 // keys.
 func ValidID(s string) bool {
-	return len(s) <= maxID && fields.IsWord(s)
+	return len(s) <= maxID && input.IsWord(s)
 }
 
 // entropy makes ULIDs of one millisecond ascend, for all callers. Its random part can't be
@@ -165,7 +165,7 @@ func ValidTopic(s string) bool {
 	}
 	for {
 		word, rest, more := strings.Cut(s, ".")
-		if !fields.IsWord(word) {
+		if !input.IsWord(word) {
 			return false
 		}
 		if !more {
@@ -195,7 +195,7 @@ func ValidLane(s string) bool {
 	if Lane(s).IsQueue() {
 		s = strings.NewReplacer(".", "-", "~", "-").Replace(s)
 	}
-	return len(s) <= MaxLane && fields.IsWord(s)
+	return len(s) <= MaxLane && input.IsWord(s)
 }
 
 // maxQueue is the longest name of a queue, in bytes.
@@ -204,7 +204,7 @@ const maxQueue = 64
 // ValidQueue reports whether s may be the name of a queue: 1 to 64 of A-Za-z0-9_.- without the
 // prefix of a lane.
 func ValidQueue(s string) bool {
-	return len(s) <= maxQueue && lanePrefix(s) == "" && fields.IsWord(strings.ReplaceAll(s, ".", "-"))
+	return len(s) <= maxQueue && lanePrefix(s) == "" && input.IsWord(strings.ReplaceAll(s, ".", "-"))
 }
 
 // checkContentType returns an error unless s is a media type that is valid in a header.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // ownHeaders are the names that no message may set, in lower case: headers that frame a request,
@@ -156,7 +156,7 @@ func (p HeaderPrefix) CheckName(name string) error {
 // CheckHeaderName returns an error if a message or an endpoint may not set a header of this name.
 func CheckHeaderName(name string) error {
 	if !isToken(name) {
-		return fmt.Errorf("is not a header's name: %s", fields.Clip(name))
+		return fmt.Errorf("is not a header's name: %s", input.Clip(name))
 	}
 	lower := asRead(name)
 	if why := cmp.Or(ownHeaders[lower], forgedHeaders[lower]); why != "" {
@@ -252,13 +252,13 @@ func headerPath(name string) string {
 	if !isToken(name) {
 		return "$.headers"
 	}
-	return "$.headers" + fields.Member(name)
+	return "$.headers" + input.Member(name)
 }
 
 // isToken reports whether s is a token of RFC 9110, as a header's name must be.
 func isToken(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c > 0x7f || !fields.IsWordByte(c) && !strings.ContainsRune("!#$%&'*+.^`|~", rune(c)) {
+		if c := s[i]; c > 0x7f || !input.IsWordByte(c) && !strings.ContainsRune("!#$%&'*+.^`|~", rune(c)) {
 			return false
 		}
 	}

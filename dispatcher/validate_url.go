@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 const (
@@ -134,7 +134,7 @@ func checkHost(u *url.URL) error {
 			return errors.New("has an empty label in its host: a dot too many")
 		case len(last) > maxLabel:
 			return fmt.Errorf("has a label of %d bytes in its host, at most %d are taken", len(last), maxLabel)
-		case !fields.IsWord(last):
+		case !input.IsWord(last):
 			return errors.New("has a host with other characters than letters, digits, dots and dashes")
 		}
 	}

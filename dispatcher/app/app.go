@@ -22,10 +22,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
-	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 )
 
 // Keys are the keys of the API.
@@ -56,15 +56,15 @@ func ParseEncryptionKeys(text string) (*Seal, error) { return seal.ParseKeys(tex
 func ParseProxy(text string) (*url.URL, error) { return egress.ParseProxy(text) }
 
 // LoadRoots loads the file of Options.CAFile or RedisCAFile, to check it.
-func LoadRoots(file string) (*x509.CertPool, error) { return trust.LoadRoots(file) }
+func LoadRoots(file string) (*x509.CertPool, error) { return input.LoadRoots(file) }
 
 // LoadOnlyRoots loads a file of certificates without the system's, for clients that trust no
 // other authority.
-func LoadOnlyRoots(file string) (*x509.CertPool, error) { return trust.LoadOnlyRoots(file) }
+func LoadOnlyRoots(file string) (*x509.CertPool, error) { return input.LoadOnlyRoots(file) }
 
 // LoadCertificate loads the files of Options.CertFile and KeyFile, or of another client.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
-	return trust.LoadCertificate(certFile, keyFile)
+	return input.LoadCertificate(certFile, keyFile)
 }
 
 // ConsoleOptions configure the pages for people.

@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
@@ -33,7 +34,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/tail"
 	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
-	"github.com/hookladder/hookladder/dispatcher/internal/trust"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -219,12 +219,12 @@ func newSender(guard *egress.Guard, idle int, o Options) (*egress.Client, error)
 	}
 	var err error
 	if o.CAFile != "" {
-		if e.RootCAs, err = trust.LoadRoots(o.CAFile); err != nil {
+		if e.RootCAs, err = input.LoadRoots(o.CAFile); err != nil {
 			return nil, fmt.Errorf("EGRESS_CA_FILE: %w", err)
 		}
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
-		if e.Certificates, err = trust.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
+		if e.Certificates, err = input.LoadCertificate(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("EGRESS_CERT_FILE, EGRESS_KEY_FILE: %w", err)
 		}
 	}

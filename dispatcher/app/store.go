@@ -10,12 +10,12 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/embedded"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
 )
 
 // openStore opens the store of the options. It returns the function that closes it.
@@ -144,14 +144,14 @@ func CheckDatabaseURL(text string) error { return postgres.CheckURL(text) }
 
 // ParseURL parses the URL of a setting with one of the schemes. Its errors have no part of the URL.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
-	return safeurl.Parse(text, schemes...)
+	return input.ParseURL(text, schemes...)
 }
 
 // ShowURL returns a URL for people, without its secret parts.
-func ShowURL(text string) string { return safeurl.Text(text) }
+func ShowURL(text string) string { return input.URLText(text) }
 
 // Cause returns the cause of an error of an HTTP call without any URL.
-func Cause(err error) error { return safeurl.Cause(err) }
+func Cause(err error) error { return input.Cause(err) }
 
 // named adds the name of the setting to the error of an unreachable store.
 func named(o Options, err error) error {

@@ -57,7 +57,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 const (
@@ -92,7 +92,7 @@ func WithHTTPClient(h *http.Client) Option {
 // New returns a client for the API at baseURL, such as http://localhost:8080. The key may
 // be empty if the API needs none.
 func New(baseURL, key string, opts ...Option) (*Client, error) {
-	u, err := safeurl.Parse(baseURL, "http", "https")
+	u, err := input.ParseURL(baseURL, "http", "https")
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("api url: %w, as in http://localhost:8080", err)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -64,5 +64,5 @@ func problem(resp *http.Response, body []byte) *Problem {
 
 // unreachable wraps the cause without the URL, because callers know it.
 func unreachable(err error) error {
-	return fmt.Errorf("%w: %w", ErrUnreachable, safeurl.Cause(err))
+	return fmt.Errorf("%w: %w", ErrUnreachable, input.Cause(err))
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -205,7 +205,7 @@ func failure(ctx context.Context, last error) error {
 	case end != nil && errors.Is(last, end):
 		return end
 	case end != nil: // the caller gave up, so the server may be well
-		return fmt.Errorf("%w: %s", end, safeurl.Cause(last))
+		return fmt.Errorf("%w: %s", end, input.Cause(last))
 	}
 	var broken *url.Error
 	if errors.As(last, &broken) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // maxWord is the longest word or value of a body's rule, in characters.
@@ -132,15 +132,15 @@ type pathRule struct {
 func parsePathRule(rawPath, rawEquals jsontext.Value) (pathRule, error) {
 	path, err := parseString(rawPath, maxWord)
 	if err != nil {
-		return pathRule{}, fields.At("$.path", err)
+		return pathRule{}, input.FieldAt("$.path", err)
 	}
 	steps, err := pathSteps(path)
 	if err != nil {
-		return pathRule{}, fields.At("$.path", err)
+		return pathRule{}, input.FieldAt("$.path", err)
 	}
 	p := pathRule{path: strings.Join(steps, "."), steps: steps, equals: rawEquals}
 	if err := p.parseEquals(); err != nil {
-		return pathRule{}, fields.At("$.equals", err)
+		return pathRule{}, input.FieldAt("$.equals", err)
 	}
 	return p, nil
 }

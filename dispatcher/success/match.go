@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // Limits of a pattern. They are checked before it is compiled, because `\pL` has three
@@ -46,7 +46,7 @@ func parseMatches(raw jsontext.Value) (matchRule, error) {
 			return m, nil
 		}
 	}
-	return matchRule{}, fields.At("$.matches", err)
+	return matchRule{}, input.FieldAt("$.matches", err)
 }
 
 func newMatchRule(text string) (matchRule, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // Limits of a Rule. They keep it small, because it is stored with the message, and quick
@@ -48,10 +48,10 @@ func fromJSON(text []byte) (*parts, error) {
 	patterns := []string{"2xx"}
 	if raw.Status != nil {
 		if raw.Status.Kind() != '[' {
-			return nil, fields.Error{Path: "$.status", Detail: `not a list; write ["2xx"]`}
+			return nil, input.FieldError{Path: "$.status", Detail: `not a list; write ["2xx"]`}
 		}
 		if err := json.Unmarshal(raw.Status, &patterns); err != nil {
-			return nil, fields.Error{Path: "$.status", Detail: `not a list of texts; write ["2xx"] or ["200","204"]`}
+			return nil, input.FieldError{Path: "$.status", Detail: `not a list of texts; write ["2xx"] or ["200","204"]`}
 		}
 	}
 	return newParts(patterns, raw.Body)
@@ -62,13 +62,13 @@ func fromJSON(text []byte) (*parts, error) {
 func newParts(patterns []string, body jsontext.Value) (*parts, error) {
 	spans, err := parseStatus(patterns)
 	if err != nil {
-		return nil, fields.At("$.status", err)
+		return nil, input.FieldAt("$.status", err)
 	}
 	p := &parts{status: spans}
 	var canonical ruleJSON
 	if body != nil {
 		if p.body, canonical.Body, err = parseBody(body); err != nil {
-			return nil, fields.At("$.body", err)
+			return nil, input.FieldAt("$.body", err)
 		}
 	}
 	if canonical.Status, err = json.Marshal(patternsOf(spans)); err != nil {
@@ -90,7 +90,7 @@ func parseStatus(patterns []string) ([]statusSpan, error) {
 	for i, p := range patterns {
 		span, err := parsePattern(strings.ToLower(strings.TrimSpace(p)))
 		if err != nil {
-			return nil, fields.At(fmt.Sprintf("$[%d]", i), err)
+			return nil, input.FieldAt(fmt.Sprintf("$[%d]", i), err)
 		}
 		spans[i] = span
 	}
@@ -132,7 +132,7 @@ func readMembers(text []byte, known map[string]*jsontext.Value) error {
 		to, ok := known[name]
 		switch {
 		case !ok:
-			return fields.Error{Path: "$" + fields.Member(name), Detail: "is unknown; known are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")}
+			return input.FieldError{Path: "$" + input.Member(name), Detail: "is unknown; known are " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")}
 		case all[name].Kind() != 'n':
 			*to = all[name]
 		}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // AnswerLimit is how many bytes of a response's body are checked.
@@ -174,7 +174,7 @@ func (p *parts) possible() error {
 	const highest = 599 // of HTTP
 	for i, span := range p.status {
 		if span.high > highest && span.pattern != "*" {
-			return fmt.Errorf("success: %w", fields.Error{
+			return fmt.Errorf("success: %w", input.FieldError{
 				Path: fmt.Sprintf("$.status[%d]", i), Detail: span.pattern + " never holds: no status is above 599; write 2xx, 200 or *",
 			})
 		}

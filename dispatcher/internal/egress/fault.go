@@ -10,8 +10,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // maxText bounds the text of an error in bytes, because each failed attempt stores one.
@@ -29,9 +28,9 @@ func (f *fault) Unwrap() error { return f.cause }
 
 // failed sets the Answer of a call without a response.
 func (t *callState) failed(err error) {
-	err = safeurl.Cause(err)
+	err = input.Cause(err)
 	class, text := t.classify(err)
-	t.answer = dispatcher.Answer{Class: class, Err: &fault{fields.Printable(text, maxText, ""), err}, Address: t.address, ShortHello: t.short}
+	t.answer = dispatcher.Answer{Class: class, Err: &fault{input.Printable(text, maxText, ""), err}, Address: t.address, ShortHello: t.short}
 }
 
 // classify returns the class of an error and its text.

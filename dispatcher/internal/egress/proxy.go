@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // proxy opens connections through an HTTP proxy.
@@ -48,7 +48,7 @@ func ParseProxy(text string) (*url.URL, error) {
 	if strings.HasPrefix(text, "socks") {
 		return nil, errors.New("must begin with http:// or https://: SOCKS is not spoken")
 	}
-	u, err := safeurl.Parse(text, "http", "https")
+	u, err := input.ParseURL(text, "http", "https")
 	switch {
 	case err != nil:
 		return nil, err

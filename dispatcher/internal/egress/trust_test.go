@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
-	"github.com/hookladder/hookladder/dispatcher/internal/trust"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // pemFile writes PEM blocks of one kind to a file.
@@ -56,7 +56,7 @@ func TestRootsOfAFileAreTrustedBesidesTheSystems(t *testing.T) {
 	ca := authority()
 	other := &testCA{key: newKey()}
 	other.cert = newTemplate("other authority")
-	roots, err := trust.LoadRoots(pemFile(t, "ca.pem", "CERTIFICATE", other.issue("x.test", nil).Leaf.Raw, ca.cert.Raw))
+	roots, err := input.LoadRoots(pemFile(t, "ca.pem", "CERTIFICATE", other.issue("x.test", nil).Leaf.Raw, ca.cert.Raw))
 	require.NoError(t, err)
 	require.Equal(t, 200, callTLS(t, "good.test", func(o *egress.Options) { o.RootCAs = roots }).Status)
 
@@ -69,7 +69,7 @@ func TestRootsOfAFileAreTrustedBesidesTheSystems(t *testing.T) {
 	none, err := x509.SystemCertPool()
 	require.NoError(t, err)
 	none.AddCert(ca.cert)
-	only, err := trust.LoadRoots(pemFile(t, "ca.pem", "CERTIFICATE", ca.cert.Raw))
+	only, err := input.LoadRoots(pemFile(t, "ca.pem", "CERTIFICATE", ca.cert.Raw))
 	require.NoError(t, err)
 	require.True(t, none.Equal(only), "the system's and the file's")
 }
@@ -78,7 +78,7 @@ func TestClientCertificateIsShownToWhoAsks(t *testing.T) {
 	ca := authority()
 	load := func(c tls.Certificate) func(*egress.Options) {
 		certFile := pemFile(t, "client.pem", "CERTIFICATE", c.Leaf.Raw)
-		ours, err := trust.LoadCertificate(certFile, pemFile(t, "client.key", "PRIVATE KEY", keyDER(t, c)))
+		ours, err := input.LoadCertificate(certFile, pemFile(t, "client.key", "PRIVATE KEY", keyDER(t, c)))
 		require.NoError(t, err)
 		return func(o *egress.Options) { o.Certificates = ours }
 	}
@@ -113,7 +113,7 @@ func TestRootsThatCannotBeLoadedAreNamed(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			roots, err := trust.LoadRoots(tc.path)
+			roots, err := input.LoadRoots(tc.path)
 			require.ErrorContains(t, err, tc.want)
 			require.ErrorContains(t, err, tc.path)
 			require.Nil(t, roots)
@@ -146,7 +146,7 @@ func TestCertificateThatCannotBeLoadedIsNamed(t *testing.T) {
 		"broken key":                {cert, broken, []string{broken, "parse private key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours, err := trust.LoadCertificate(tc.cert, tc.key)
+			ours, err := input.LoadCertificate(tc.cert, tc.key)
 			for _, want := range tc.want {
 				require.ErrorContains(t, err, want)
 			}
@@ -158,7 +158,7 @@ func TestCertificateThatCannotBeLoadedIsNamed(t *testing.T) {
 	text, err := os.ReadFile(key)
 	require.NoError(t, err)
 	params := textFile(t, "params.key", strings.Repeat("comment\n", 2)+"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"+string(text))
-	ours, err := trust.LoadCertificate(all, params)
+	ours, err := input.LoadCertificate(all, params)
 	require.NoError(t, err)
 	require.Len(t, ours[0].Certificate, 2, "with what is between it and its root")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // MostKnown bounds the cached endpoints, some 2 KiB each. If the cache is full, it evicts
@@ -182,7 +182,7 @@ func (c *Cache) id(ctx context.Context, name string) (string, error) {
 	case dispatcher.Lane(name).IsEndpoint():
 		return name, nil
 	case c.store == nil || !dispatcher.ValidUID(name):
-		return "", fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
+		return "", fmt.Errorf("endpoint %s: %w", input.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return c.store.EndpointID(ctx, name)
 }
@@ -196,7 +196,7 @@ func (c *Cache) Named(ctx context.Context, name string) (*Destination, error) {
 	dest, err := c.Get(ctx, id)
 	if err == nil && id != name && dest.Endpoint.UID != name {
 		// The index may be out of date, so the uid of the endpoint itself decides.
-		return nil, fmt.Errorf("endpoint %s: %w", fields.Clip(name), dispatcher.ErrNoEndpoint)
+		return nil, fmt.Errorf("endpoint %s: %w", input.Clip(name), dispatcher.ErrNoEndpoint)
 	}
 	return dest, err
 }

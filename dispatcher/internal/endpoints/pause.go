@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // Lane returns the lane of a destination. A destination is a lane, an endpoint's id or
@@ -67,7 +67,7 @@ func (r *Registry) namedLane(ctx context.Context, destination string) (dispatche
 		return dispatcher.AllLanes, nil
 	case dispatcher.NamesLane(destination):
 		if !dispatcher.ValidLane(destination) {
-			return "", fmt.Errorf("lane %s: %w", fields.Clip(destination), dispatcher.ErrNotFound)
+			return "", fmt.Errorf("lane %s: %w", input.Clip(destination), dispatcher.ErrNotFound)
 		}
 		return dispatcher.Lane(destination), nil
 	}

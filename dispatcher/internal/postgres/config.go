@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // How to connect, and how to detect a dead connection.
@@ -32,7 +32,7 @@ const execMode = "default_query_exec_mode"
 // configOf reads a URL for any connection of this package. Its errors have no part of the URL, and
 // no text of pgx, which quotes it, because it has a password.
 func configOf(text, name string) (*pgx.ConnConfig, error) {
-	u, err := safeurl.Parse(text, "postgres", "postgresql")
+	u, err := input.ParseURL(text, "postgres", "postgresql")
 	if err != nil {
 		return nil, fmt.Errorf("%w, as in postgres://user:password@host/database", err)
 	}

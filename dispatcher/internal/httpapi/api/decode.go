@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // MaxDepth is the maximum nesting of a body. It is far above any use, and far below the depth
@@ -104,7 +104,7 @@ func (s Fieldset[T]) Read(d *Decoder, at BatchIndex, take func(i int, v jsontext
 	for raw := range d.Members() {
 		i, unknown := s.Find(raw)
 		if i < 0 {
-			wrong = append(wrong, dispatcher.FieldError{Path: at.Path() + fields.Member(unknown), Detail: "is unknown; " + s.known()})
+			wrong = append(wrong, dispatcher.FieldError{Path: at.Path() + input.Member(unknown), Detail: "is unknown; " + s.known()})
 			d.Skip()
 			continue
 		}
@@ -113,7 +113,7 @@ func (s Fieldset[T]) Read(d *Decoder, at BatchIndex, take func(i int, v jsontext
 			break
 		}
 		if err := take(i, v); err != nil {
-			wrong = append(wrong, fields.At(at.Path()+fields.Member(s[i].Name), err))
+			wrong = append(wrong, input.FieldAt(at.Path()+input.Member(s[i].Name), err))
 		}
 	}
 	return true, wrong
@@ -244,7 +244,7 @@ func MalformedJSON(err error) error {
 		return &Problem{Kind: Malformed, Detail: err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON as accepted here: the name %s is there twice in one object, at %s%s",
-			fields.Clip(syntax.JSONPointer.LastToken()), fields.Clip(string(syntax.JSONPointer)), cure)}
+			input.Clip(syntax.JSONPointer.LastToken()), input.Clip(string(syntax.JSONPointer)), cure)}
 	case syntax.Err == nil:
 		return &Problem{Kind: Malformed, Detail: fmt.Sprintf("not JSON after byte %d%s", syntax.ByteOffset, cure)}
 	default:

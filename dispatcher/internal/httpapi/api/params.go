@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -189,7 +189,7 @@ func (q *Request) refuseUnknown() error {
 	var wrong []dispatcher.FieldError
 	for name := range q.Query {
 		if !slices.Contains(known, name) {
-			wrong = append(wrong, dispatcher.FieldError{Path: "query" + fields.Member(name), Detail: detail})
+			wrong = append(wrong, dispatcher.FieldError{Path: "query" + input.Member(name), Detail: detail})
 		}
 	}
 	slices.SortFunc(wrong, func(a, b dispatcher.FieldError) int { return strings.Compare(a.Path, b.Path) })

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // ErrKeyGone reports that the caller's key was removed from API_KEYS.
@@ -162,7 +162,7 @@ func checkMedia(h http.Header, other string) error {
 	}
 	media, params, err := mime.ParseMediaType(given[0])
 	if err != nil || media != MediaJSON && media != other {
-		return &Problem{Kind: BadMedia, Detail: "it is " + fields.Clip(given[0]) + "; send the header " + sendJSON}
+		return &Problem{Kind: BadMedia, Detail: "it is " + input.Clip(given[0]) + "; send the header " + sendJSON}
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return &Problem{Kind: BadMedia, Detail: "JSON is UTF-8: no other charset is accepted"}

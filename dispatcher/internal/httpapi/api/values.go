@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -89,7 +89,7 @@ func Texts(v jsontext.Value) (all []Named, err error) {
 		t := Named{Name: string(Unquoted(name))}
 		value := d.Value()
 		if t.Null = value.Kind() == 'n'; !t.Null && Text(&t.Text, value) != nil {
-			return nil, dispatcher.FieldError{Path: "$" + fields.Member(t.Name), Detail: ErrText.Error()}
+			return nil, dispatcher.FieldError{Path: "$" + input.Member(t.Name), Detail: ErrText.Error()}
 		}
 		all = append(all, t)
 	}
@@ -177,7 +177,7 @@ func HeaderTexts(v jsontext.Value, most int) ([]Named, error) {
 func headerName(name string) error {
 	err := dispatcher.CheckHeaderName(name)
 	if err != nil {
-		return dispatcher.FieldError{Path: "$" + fields.Member(name), Detail: err.Error()}
+		return dispatcher.FieldError{Path: "$" + input.Member(name), Detail: err.Error()}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // minKey is the length below which a key can be guessed.
@@ -304,7 +304,7 @@ func mayBeTaken(name string) bool {
 
 func validName(s string) bool {
 	for i := range len(s) {
-		if !fields.IsWordByte(s[i]) && s[i] != '.' {
+		if !input.IsWordByte(s[i]) && s[i] != '.' {
 			return false
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -246,7 +246,7 @@ func setEndpointHeaders(e *endpointDraft, v jsontext.Value) error {
 // to keep.
 func errHidden(name string) error {
 	return dispatcher.FieldError{
-		Path:   "$" + fields.Member(name),
+		Path:   "$" + input.Member(name),
 		Detail: "is " + wire.Hidden + ", which replaces a value in answers: give the value, or leave the header out",
 	}
 }

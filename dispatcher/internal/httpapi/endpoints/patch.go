@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -63,7 +63,7 @@ func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.
 			change = s.field.Set
 		}
 		if err := change(draft, s.value); err != nil {
-			wrong = append(wrong, fields.At("$."+s.field.Name, err))
+			wrong = append(wrong, input.FieldAt("$."+s.field.Name, err))
 		}
 	}
 	for name, isNew := range draft.given { // now that the patch's own url is set
@@ -190,7 +190,7 @@ func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
 	next := e.Headers
 	for i, t := range all {
 		if slices.ContainsFunc(all[:i], func(o api.Named) bool { return strings.EqualFold(o.Name, t.Name) }) {
-			return fmt.Errorf("has %s twice: upper and lower case are one name", fields.Clip(t.Name))
+			return fmt.Errorf("has %s twice: upper and lower case are one name", input.Clip(t.Name))
 		}
 		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.Name) }
 		if !t.Null && t.Text == wire.Hidden { // the client repeats a response
@@ -238,12 +238,12 @@ func unknownMember(v jsontext.Value, known ...string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !slices.Contains(known, name) {
-			return dispatcher.FieldError{Path: "$" + fields.Member(name), Detail: "is unknown; known are " + strings.Join(known, ", ")}
+			return dispatcher.FieldError{Path: "$" + input.Member(name), Detail: "is unknown; known are " + strings.Join(known, ", ")}
 		}
 	}
 	if body, ok := all["body"]; ok {
 		if err := unknownMember(body, "path", "equals", "matches"); err != nil {
-			return fields.At("$.body", err)
+			return input.FieldAt("$.body", err)
 		}
 	}
 	return nil

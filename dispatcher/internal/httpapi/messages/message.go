@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/fields"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -87,7 +87,7 @@ func decodeBatch(d *api.Decoder) (b batch) {
 		case name == "messages":
 			b.fault("$.messages", "must be a list")
 		case len(b.wrong) < api.MaxFaults:
-			b.fault("$"+fields.Member(name), "is unknown; known is messages, the list of them")
+			b.fault("$"+input.Member(name), "is unknown; known is messages, the list of them")
 		}
 		d.Skip()
 	}

@@ -12,8 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
-	"github.com/hookladder/hookladder/dispatcher/internal/trust"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // redisURL is a parsed REDIS_URL.
@@ -24,7 +23,7 @@ type redisURL struct {
 }
 
 func readURL(text, caFile string) (*redisURL, error) {
-	parsed, err := safeurl.Parse(text, "redis", "rediss", "unix")
+	parsed, err := input.ParseURL(text, "redis", "rediss", "unix")
 	if err != nil {
 		return nil, fmt.Errorf("bad REDIS_URL: %w", err)
 	}
@@ -36,7 +35,7 @@ func readURL(text, caFile string) (*redisURL, error) {
 		if parsed.Scheme != "rediss" {
 			return nil, errors.New("REDIS_CA_FILE needs a REDIS_URL that begins with rediss://")
 		}
-		if u.roots, err = trust.LoadRoots(caFile); err != nil {
+		if u.roots, err = input.LoadRoots(caFile); err != nil {
 			return nil, fmt.Errorf("REDIS_CA_FILE: %w", err)
 		}
 	}

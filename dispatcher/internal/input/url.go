@@ -1,7 +1,4 @@
-// Package safeurl reads and prints the URLs of settings, which may have a password. A password
-// that is not percent-encoded ends up in any other part of a URL: in the path, the query, the
-// fragment, the port. So a mistyped URL is refused as a whole, and no part of it is printed.
-package safeurl
+package input
 
 import (
 	"errors"
@@ -20,9 +17,9 @@ var (
 	errFragment = errors.New("it has a #, which no such URL has: " + encode)
 )
 
-// Parse parses a URL with one of the schemes. Its errors have no part of the text, because net/url
+// ParseURL parses a URL with one of the schemes. Its errors have no part of the text, because net/url
 // quotes the part that it does not understand, and that may be the password.
-func Parse(text string, schemes ...string) (*url.URL, error) {
+func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err == nil && u.Opaque != "" && slices.Contains(schemes, u.Scheme) {
 		err = errNoURL
@@ -32,7 +29,7 @@ func Parse(text string, schemes ...string) (*url.URL, error) {
 		return nil, errUnclear
 	case err != nil:
 		return nil, errNoURL
-	case astray(text):
+	case strayAt(text):
 		return nil, errAt
 	case strings.Contains(text, "#"):
 		return nil, errFragment
@@ -43,9 +40,9 @@ func Parse(text string, schemes ...string) (*url.URL, error) {
 	return nil, errors.New("it must begin with " + strings.Join(schemes, ":// or ") + "://")
 }
 
-// astray reports whether an @ is behind the end of the host. Then a / ? or # before it is likely a
+// strayAt reports whether an @ is behind the end of the host. Then a / ? or # before it is likely a
 // part of the password, and what looks like a host, a port or a path is another part of it.
-func astray(text string) bool {
+func strayAt(text string) bool {
 	_, rest, _ := strings.Cut(text, "//")
 	end := strings.IndexAny(rest, "/?#")
 	return end >= 0 && strings.Contains(rest[end:], "@")
@@ -54,11 +51,11 @@ func astray(text string) bool {
 // Hidden is printed instead of a URL that can't be printed in part.
 const Hidden = "(set, not a URL)"
 
-// Text returns a URL for people, without its user, password and query, because a query may have a
+// URLText returns a URL for people, without its user, password and query, because a query may have a
 // token. It returns Hidden if it is not sure which part is which.
-func Text(text string) string {
+func URLText(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Host == "" && u.Path == "" || astray(text) || strings.ContainsAny(text, "#\\") {
+	if err != nil || u.Scheme == "" || u.Opaque != "" || u.Host == "" && u.Path == "" || strayAt(text) || strings.ContainsAny(text, "#\\") {
 		return Hidden
 	}
 	safe := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}

@@ -1,4 +1,4 @@
-package safeurl_test
+package input_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/safeurl"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 var schemes = []string{"redis", "rediss", "unix", "postgres", "http", "https"}
@@ -25,10 +25,10 @@ func TestAMistypedURLIsRefusedAsAWhole(t *testing.T) {
 		"redis://u:secret":             "it is not a URL",
 		"mysql://u:secret@h":           "must begin with redis:// or rediss://",
 	} {
-		_, err := safeurl.Parse(text, "redis", "rediss")
+		_, err := input.ParseURL(text, "redis", "rediss")
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "secret")
-		require.NotContains(t, safeurl.Text(text), "secret", text)
+		require.NotContains(t, input.URLText(text), "secret", text)
 	}
 }
 
@@ -40,19 +40,19 @@ func TestAURLIsShownWithoutItsSecrets(t *testing.T) {
 		"unix:///run/redis.sock":                 "unix:///run/redis.sock",
 		"https://collector:4318/v1/traces":       "https://collector:4318/v1/traces",
 		"postgres://u:secret@h1:1,h2:2/d?a=b%40": "postgres://...@h1:1,h2:2/d",
-		"":                                       safeurl.Hidden,
-		"secret":                                 safeurl.Hidden,
+		"":                                       input.Hidden,
+		"secret":                                 input.Hidden,
 	} {
-		require.Equal(t, want, safeurl.Text(text), text)
+		require.Equal(t, want, input.URLText(text), text)
 	}
 }
 
 func TestAnErrorOfACallHasNoURL(t *testing.T) {
 	cause := errors.New("refused")
-	require.Equal(t, cause, safeurl.Cause(&url.Error{Op: "Post", URL: "http://h/secret", Err: cause}))
-	proxy := safeurl.Cause(&url.Error{Op: "Post", URL: "http://h/", Err: errors.New(`invalid proxy address "http://u:secret@h:x": no port`)})
+	require.Equal(t, cause, input.Cause(&url.Error{Op: "Post", URL: "http://h/secret", Err: cause}))
+	proxy := input.Cause(&url.Error{Op: "Post", URL: "http://h/", Err: errors.New(`invalid proxy address "http://u:secret@h:x": no port`)})
 	require.NotContains(t, proxy.Error(), "secret")
-	require.NoError(t, safeurl.Cause(nil))
+	require.NoError(t, input.Cause(nil))
 }
 
 func FuzzNoPartOfAPasswordIsPrinted(f *testing.F) {
@@ -65,8 +65,8 @@ func FuzzNoPartOfAPasswordIsPrinted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		for _, scheme := range schemes {
 			text := scheme + "://user:" + before + mark + after + "@127.0.0.1:6379/0"
-			require.NotContains(t, safeurl.Text(text), mark, text)
-			u, err := safeurl.Parse(text, schemes...)
+			require.NotContains(t, input.URLText(text), mark, text)
+			u, err := input.ParseURL(text, schemes...)
 			if err != nil {
 				require.NotContains(t, err.Error(), mark, text)
 				continue

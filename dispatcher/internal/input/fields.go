@@ -1,5 +1,4 @@
-// Package fields says which field of a caller's JSON is wrong, and why.
-package fields
+package input
 
 import (
 	"errors"
@@ -10,23 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// Error is the fault of one field, and its path.
-type Error struct {
+// FieldError is the fault of one field, and its path.
+type FieldError struct {
 	Path   string // as in $.url
 	Detail string // a sentence for people, without the value where that may be secret
 }
 
-// Error is path and detail in one line.
-func (e Error) Error() string { return e.Path + ": " + e.Detail }
+// Error returns path and detail in one line.
+func (e FieldError) Error() string { return e.Path + ": " + e.Detail }
 
-// At returns an error of a part of the value at path. If the error has its own path, that path
+// FieldAt returns an error of a part of the value at path. If the error has its own path, that path
 // continues this one.
-func At(path string, err error) Error {
-	var part Error
+func FieldAt(path string, err error) FieldError {
+	var part FieldError
 	if errors.As(err, &part) {
-		return Error{path + strings.TrimPrefix(part.Path, "$"), part.Detail}
+		return FieldError{path + strings.TrimPrefix(part.Path, "$"), part.Detail}
 	}
-	return Error{path, err.Error()}
+	return FieldError{path, err.Error()}
 }
 
 // maxName is the longest name that a path contains unquoted.

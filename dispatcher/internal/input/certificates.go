@@ -1,6 +1,4 @@
-// Package trust reads the files of certificates of all clients: who a client trusts, and who it
-// is.
-package trust
+package input
 
 import (
 	"bytes"

@@ -23,7 +23,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
-	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
@@ -39,10 +39,10 @@ func ParseKeys(text string) (Keys, error) { return apikey.Parse(text) }
 type Seal = seal.Box
 
 // Log is a queue of log lines, so that nothing waits for the reader of the log.
-type Log = logqueue.Queue
+type Log = observe.Log
 
 // NewLog returns a Log in front of a handler.
-func NewLog(to slog.Handler) *Log { return logqueue.New(to) }
+func NewLog(to slog.Handler) *Log { return observe.NewLog(to) }
 
 // EngineOptions configure the engine.
 type EngineOptions = engine.Options

@@ -14,7 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -24,7 +23,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
-	"github.com/hookladder/hookladder/dispatcher/internal/otel"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
@@ -53,7 +52,7 @@ type process struct {
 	jobs      *jobs.Jobs
 	notices   *notices.Notices
 	ticker    *ticks.Ticker
-	gauge     *gauge.Gauge
+	gauge     *observe.Gauge
 	tail      *tail.Hub
 	tracer    trace.Tracer // nil: nothing is traced
 
@@ -70,7 +69,7 @@ type process struct {
 func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, err error) {
 	p = &process{store: store, stopping: o.stopping, guard: o.guard(), figures: metrics.New(), keyring: newRing(store, o)}
 	p.bodies = httpapi.NewBodies(o.bodyBudget(), o.MaxBody)
-	p.tracer = otel.New(o.Traces, o.Version)
+	p.tracer = observe.NewTracer(o.Traces, o.Version)
 	o.Engine.Tracer = p.tracer
 	o.Engine.Departed = func() { p.jobs.Departed() }
 	o.Engine.Notify = func(n dispatcher.News) { p.notices.Notify(n) }
@@ -266,8 +265,8 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 
 // watched returns a gauge, which observes the engine like the metrics. It has its own instance
 // name, because the engine's name changes if other instances report the engine dead.
-func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *gauge.Gauge {
-	g := gauge.New(health.New(store.Conn()), gauge.Options{Instance: start.Instance(), Now: store.Now, Log: o.Log})
+func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *observe.Gauge {
+	g := observe.NewGauge(health.New(store.Conn()), observe.GaugeOptions{Instance: start.Instance(), Now: store.Now, Log: o.Log})
 	all := observers{figures, g}
 	if o.Engine.Observer != nil {
 		all = append(all, o.Engine.Observer)

@@ -14,8 +14,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
-	"github.com/hookladder/hookladder/dispatcher/internal/otel"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
@@ -89,7 +88,7 @@ type settings struct {
 	workers int
 	grace   time.Duration
 	log     *slog.Logger
-	lines   *logqueue.Queue // of log
+	lines   *observe.Log // of log
 }
 
 // settings checks the options and fills in the defaults. It reports all mistakes at once.
@@ -104,7 +103,7 @@ func (o Options) settings(url string) (settings, error) {
 	if s.log == nil {
 		s.log = slog.New(warnings{slog.Default().Handler()})
 	}
-	s.lines = logqueue.New(s.log.Handler())
+	s.lines = observe.NewLog(s.log.Handler())
 	s.log = s.lines.Logger()
 	s.grace = max(s.grace, 0)
 	project := cmp.Or(o.Project, "default")
@@ -137,7 +136,7 @@ func (o Options) settings(url string) (settings, error) {
 	s.policy = dispatcher.Policy{MaxBody: most, HeaderPrefix: prefix}
 	s.engine = engine.Options{
 		Instance: start.Instance(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
-		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: otel.New(o.TracerProvider, version()), Log: s.log,
+		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: observe.NewTracer(o.TracerProvider, version()), Log: s.log,
 	}
 	s.store, err = o.store(url, project, keep)
 	s.store.Log = s.log

@@ -12,8 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
-	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
@@ -27,8 +26,8 @@ type Queue struct {
 	store  *redisq.Store
 	engine *engine.Engine
 	policy dispatcher.Policy
-	lines  *logqueue.Queue // of the log
-	tracer trace.Tracer    // nil: nothing is traced
+	lines  *observe.Log // of the log
+	tracer trace.Tracer // nil: nothing is traced
 
 	mu       sync.Mutex // guards the fields below
 	handlers *handlers
@@ -58,7 +57,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	q := &Queue{store: store, policy: s.policy, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
-	counts := gauge.New(health.New(store.Conn()), gauge.Options{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
+	counts := observe.NewGauge(health.New(store.Conn()), observe.GaugeOptions{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
 	s.engine.Observer = counts
 	queue := engine.Queue{Deliveries: store, Reads: store.Deliveries, Instances: store, Store: store, Lanes: store, LaneReads: store.LaneReader}
 	if q.engine, err = engine.New(queue, nil, s.engine); err == nil { // nil: without permits no receiver is called
@@ -80,7 +79,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 
 // work runs the engine until ctx ends. The metrics are counted until the engine has
 // stopped.
-func (q *Queue) work(ctx context.Context, counts *gauge.Gauge) {
+func (q *Queue) work(ctx context.Context, counts *observe.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })

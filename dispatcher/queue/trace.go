@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/otel"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -16,7 +16,7 @@ import (
 // else the span of ctx.
 func (q *Queue) trace(ctx context.Context, m *dispatcher.Message) (context.Context, trace.Span) {
 	var span trace.Span
-	kept := otel.Of(ctx)
+	kept := observe.SpanOf(ctx)
 	if q.tracer != nil {
 		ctx, span = q.tracer.Begin(ctx, trace.Start{Name: "publish", Kind: trace.Producer, Attrs: []slog.Attr{
 			trace.Ours, slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
@@ -68,7 +68,7 @@ func (a *attempt) trace(ctx context.Context) context.Context {
 		kept = *m.Trace
 	}
 	if tracer == nil {
-		return otel.With(ctx, kept)
+		return observe.WithSpan(ctx, kept)
 	}
 	ctx, a.span = tracer.Begin(ctx, trace.Start{Name: "process", Kind: trace.Consumer, Parent: kept, Links: []trace.Context{kept}, Attrs: []slog.Attr{
 		trace.Ours, slog.String(trace.Operation, "process"), slog.String(trace.OperationType, trace.Process),

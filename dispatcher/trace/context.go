@@ -1,5 +1,5 @@
 // Package trace has the words of traces: the context that the header traceparent has, and the
-// spans that the parts of the process record. It knows no technology; package otel is the
+// spans that the parts of the process record. It knows no technology; package observe has the
 // adapter for OpenTelemetry.
 package trace
 

@@ -12,7 +12,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/otel"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -46,8 +46,8 @@ func BenchmarkTraces(b *testing.B) {
 		tracer trace.Tracer
 	}{
 		{"off", nil},
-		{"unsampled", otel.New(sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample())), "test")},
-		{"sampled", otel.New(sdk.NewTracerProvider(), "test")},
+		{"unsampled", observe.NewTracer(sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample())), "test")},
+		{"sampled", observe.NewTracer(sdk.NewTracerProvider(), "test")},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			deliverAll(b, c.tracer)

@@ -1,6 +1,4 @@
-// Package otel records the spans of package trace by the API of OpenTelemetry. Its caller brings
-// the implementation: the program has an SDK of its own, and a Go program of a user the user's.
-package otel
+package observe
 
 import (
 	"context"
@@ -17,25 +15,25 @@ import (
 // scope is the name of the instrumentation in each span.
 const scope = "github.com/hookladder/hookladder"
 
-// New returns a Tracer for a provider. It returns nil for nil: nothing is recorded.
-func New(p otel.TracerProvider, version string) trace.Tracer {
+// NewTracer returns a Tracer for a provider. It returns nil for nil: nothing is recorded.
+func NewTracer(p otel.TracerProvider, version string) trace.Tracer {
 	if p == nil {
 		return nil
 	}
 	return &tracer{p.Tracer(scope, otel.WithInstrumentationVersion(version))}
 }
 
-// With returns a context with the span c of another process. A span that is begun with this
+// WithSpan returns a context with the span c of another process. A span that is begun with this
 // context is its child.
-func With(ctx context.Context, c trace.Context) context.Context {
+func WithSpan(ctx context.Context, c trace.Context) context.Context {
 	if c.IsZero() {
 		return ctx
 	}
 	return otel.ContextWithRemoteSpanContext(ctx, remote(c))
 }
 
-// Of returns the span of a context.
-func Of(ctx context.Context) trace.Context { return local(otel.SpanContextFromContext(ctx)) }
+// SpanOf returns the span of a context.
+func SpanOf(ctx context.Context) trace.Context { return local(otel.SpanContextFromContext(ctx)) }
 
 type tracer struct{ otel otel.Tracer }
 
@@ -57,7 +55,7 @@ func (t *tracer) Begin(ctx context.Context, s trace.Start) (context.Context, tra
 	if !s.At.IsZero() {
 		options = append(options, otel.WithTimestamp(s.At))
 	}
-	ctx, begun := t.otel.Start(With(ctx, s.Parent), s.Name, options...)
+	ctx, begun := t.otel.Start(WithSpan(ctx, s.Parent), s.Name, options...)
 	return ctx, span{begun}
 }
 

@@ -1,4 +1,4 @@
-package gauge_test
+package observe_test
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 )
 
 // shelf is a store in memory.
@@ -113,7 +113,7 @@ func (s *shelf) Bars(_ context.Context, lanes []dispatcher.Lane, since time.Time
 // rig is a gauge that runs, with its store.
 type rig struct {
 	testing.TB
-	*gauge.Gauge
+	*observe.Gauge
 	store  *shelf
 	log    bytes.Buffer
 	first  time.Time
@@ -126,7 +126,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	time.Sleep(2 * time.Second)
 	r := &rig{TB: t, store: &shelf{}, first: time.Now().UTC().Truncate(time.Minute)}
-	r.Gauge = gauge.New(r.store, gauge.Options{
+	r.Gauge = observe.NewGauge(r.store, observe.GaugeOptions{
 		Instance: "one", Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Now: func() time.Time { return time.Now().UTC().Add(-time.Duration(r.behind.Load())) },
 	})
@@ -236,7 +236,7 @@ func TestInstancesAddAtMomentsOfTheirOwn(t *testing.T) {
 				require.Equal(t, fmt.Sprint("instance", i), instance)
 				added = time.Now()
 			}}
-			g := gauge.New(store, gauge.Options{Instance: fmt.Sprint("instance", i), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+			g := observe.NewGauge(store, observe.GaugeOptions{Instance: fmt.Sprint("instance", i), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 			go func() { _ = g.Run(ctx) }()
 			g.Died(dispatcher.Death{})
 			time.Sleep(2 * time.Minute)

@@ -1,4 +1,4 @@
-package logqueue_test
+package observe_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/logqueue"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 )
 
 // pipe is where the lines of a test go. It blocks while it has no reader.
@@ -34,8 +34,8 @@ func (p *pipe) Write(b []byte) (int, error) {
 }
 
 // newTestQueue returns a queue in front of a handler without times.
-func newTestQueue(p *pipe, level slog.Level) *logqueue.Queue {
-	return logqueue.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+func newTestQueue(p *pipe, level slog.Level) *observe.Log {
+	return observe.NewLog(slog.NewTextHandler(p, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -44,7 +44,7 @@ func newTestQueue(p *pipe, level slog.Level) *logqueue.Queue {
 }
 
 // flood logs lines until some were dropped.
-func flood(q *logqueue.Queue, dropped int64) (logged int) {
+func flood(q *observe.Log, dropped int64) (logged int) {
 	for text := strings.Repeat("x", 1<<10); q.Dropped() < dropped; logged++ {
 		q.Logger().Info("flood", "n", logged, "text", text)
 	}

@@ -1,10 +1,4 @@
-// Package logqueue lets the program log without waiting for the reader of its log. A pipe
-// that nobody reads blocks each write, and a log line is never worth a delivery.
-//
-// A Queue takes lines in memory, and one goroutine hands them to the real handler in their
-// order. A line that does not fit, or that the handler can't write, is dropped and counted.
-// When lines are written again, one line reports how many were dropped at that place.
-package logqueue
+package observe
 
 import (
 	"context"
@@ -24,8 +18,8 @@ const (
 	textMost = 8 << 10
 )
 
-// Queue is a handler's queue. It needs no end: its goroutine runs only while there are lines.
-type Queue struct {
+// Log is a handler's queue. It needs no end: its goroutine runs only while there are lines.
+type Log struct {
 	to slog.Handler
 
 	mu      sync.Mutex // guards the fields below
@@ -47,25 +41,25 @@ type line struct {
 	skipped int // lines that were dropped just before it
 }
 
-// New returns a Queue in front of a handler.
-func New(to slog.Handler) *Queue {
-	q := &Queue{to: to}
+// NewLog returns a Log in front of a handler.
+func NewLog(to slog.Handler) *Log {
+	q := &Log{to: to}
 	q.idle = sync.NewCond(&q.mu)
 	return q
 }
 
 // Logger returns a logger that never waits for the handler.
-func (q *Queue) Logger() *slog.Logger { return slog.New(handler{q, q.to}) }
+func (q *Log) Logger() *slog.Logger { return slog.New(handler{q, q.to}) }
 
 // Dropped returns the number of lines that were dropped until now.
-func (q *Queue) Dropped() int64 {
+func (q *Log) Dropped() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
 }
 
 // Flush waits until all lines are written, but no longer than the given time.
-func (q *Queue) Flush(within time.Duration) {
+func (q *Log) Flush(within time.Duration) {
 	late := false
 	timer := time.AfterFunc(within, func() {
 		q.mu.Lock()
@@ -82,7 +76,7 @@ func (q *Queue) Flush(within time.Duration) {
 }
 
 // put queues a line, or drops it.
-func (q *Queue) put(l line) {
+func (q *Log) put(l line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.bytes+l.bytes > most {
@@ -100,7 +94,7 @@ func (q *Queue) put(l line) {
 }
 
 // write writes lines until none waits.
-func (q *Queue) write() {
+func (q *Log) write() {
 	for {
 		batch, skipped := q.take()
 		if len(batch) == 0 && skipped == 0 {
@@ -117,7 +111,7 @@ func (q *Queue) write() {
 
 // take returns all lines that wait, and how many were dropped after them. If there are none, the
 // goroutine ends.
-func (q *Queue) take() (batch []line, skipped int) {
+func (q *Log) take() (batch []line, skipped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch, skipped = q.waiting, q.skipped
@@ -130,7 +124,7 @@ func (q *Queue) take() (batch []line, skipped int) {
 }
 
 // writeLine writes one line, and before it the number of lines that are missing there.
-func (q *Queue) writeLine(l *line) {
+func (q *Log) writeLine(l *line) {
 	q.gap += l.skipped
 	written := q.report() && l.to.Handle(l.ctx, l.record) == nil
 	if !written {
@@ -145,7 +139,7 @@ func (q *Queue) writeLine(l *line) {
 }
 
 // report writes how many lines were dropped, if there are any. It returns false if that fails.
-func (q *Queue) report() bool {
+func (q *Log) report() bool {
 	ctx := context.Background()
 	if q.gap == 0 {
 		return true
@@ -163,7 +157,7 @@ func (q *Queue) report() bool {
 
 // handler queues lines for one handler.
 type handler struct {
-	queue *Queue
+	queue *Log
 	to    slog.Handler
 }
 

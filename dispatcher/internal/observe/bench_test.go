@@ -1,4 +1,4 @@
-package gauge_test
+package observe_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/gauge"
+	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 )
 
 // The costs that the package's comment names.
@@ -16,7 +16,7 @@ func BenchmarkAttempted(b *testing.B) {
 	for _, lanes := range []int{1, 100} {
 		b.Run(fmt.Sprintf("lanes=%d", lanes), func(b *testing.B) {
 			b.ReportAllocs()
-			g := gauge.New(&shelf{}, gauge.Options{Instance: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+			g := observe.NewGauge(&shelf{}, observe.GaugeOptions{Instance: "one", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 			events := make([]dispatcher.Attempted, lanes)
 			for i := range events {
 				events[i] = dispatcher.Attempted{

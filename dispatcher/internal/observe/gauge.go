@@ -1,16 +1,4 @@
-// Package gauge counts deliveries over time, for the charts of the console.
-//
-// A Gauge is a dispatcher.Observer. It counts the events of this instance in memory, by
-// minute and by lane (count.go). Once a minute it adds the counts to a Store (flush.go), so
-// that no delivery costs a write. Reading (read.go) returns the stored counts of all
-// instances and the own counts that are not stored yet.
-//
-// It counts attempts that this instance made or whose outcome a taker reported to it,
-// accepted messages, and deliveries that died here. It does not count tests of endpoints,
-// and leases of takers that expired.
-//
-// Counting an event takes 88 ns and allocates nothing (bench_test.go).
-package gauge
+package observe
 
 import (
 	"context"
@@ -23,8 +11,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
-// Store stores the counts of all instances.
-type Store interface {
+// GaugeStore stores the counts of all instances.
+type GaugeStore interface {
 	// Add adds counts of an instance, oldest first. It returns the counts that failed; they
 	// must be added again before newer ones.
 	Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error)
@@ -36,8 +24,8 @@ type Store interface {
 	Since(lane dispatcher.Lane) time.Time
 }
 
-// Options are the options of a Gauge.
-type Options struct {
+// GaugeOptions are the options of a Gauge.
+type GaugeOptions struct {
 	Instance string // unique over all time, and constant
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -54,8 +42,8 @@ const (
 
 // Gauge counts events. Its methods may be called from several goroutines.
 type Gauge struct {
-	store   Store
-	options Options
+	store   GaugeStore
+	options GaugeOptions
 	present present
 
 	mu      sync.Mutex // guards the fields below
@@ -68,8 +56,8 @@ type Gauge struct {
 	dropped int  // used by Run: dropped minutes
 }
 
-// New returns a Gauge.
-func New(s Store, o Options) *Gauge {
+// NewGauge returns a Gauge.
+func NewGauge(s GaugeStore, o GaugeOptions) *Gauge {
 	g := &Gauge{store: s, options: o}
 	for i := range g.present.stripes {
 		g.present.stripes[i].at = map[dispatcher.Lane]int{}

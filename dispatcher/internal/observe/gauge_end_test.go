@@ -1,4 +1,4 @@
-package gauge_test
+package observe_test
 
 import (
 	"testing"

@@ -18,7 +18,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
-	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
 
@@ -268,7 +267,7 @@ func unset(setting string) UpgradePart {
 }
 
 // part returns a part with its pending changes.
-func part(detail string, pending []upgrade.Change) UpgradePart {
+func part(detail string, pending []dispatcher.Upgrade) UpgradePart {
 	p := UpgradePart{State: UpgradeOK, Detail: detail, Changes: []UpgradeChange{}}
 	for _, c := range pending {
 		p.Changes = append(p.Changes, UpgradeChange{What: fmt.Sprintf("%d %s", c.To, c.What), Waits: c.Waits, Final: c.Final})
@@ -296,7 +295,7 @@ func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance
 	for _, i := range p.Instances {
 		running = append(running, RunningInstance{Name: i.Name, Version: i.Version})
 	}
-	writes := upgrade.Newest(upgrade.Store)
+	writes := dispatcher.NewestUpgrade(dispatcher.StoreUpgrades)
 	layout, err := strconv.Atoi(p.Layout)
 	switch {
 	case p.Layout == "":
@@ -304,11 +303,11 @@ func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance
 	case err != nil || layout > writes:
 		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
 			Detail: fmt.Sprintf("the layout is %q, newer than this version's %d: this version does not start", p.Layout, writes)}, running
-	case layout < upgrade.Store[0].To:
+	case layout < dispatcher.StoreUpgrades[0].To:
 		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
-			Detail: fmt.Sprintf("the layout is %d, older than the first one that this version reads, %d: this version does not start", layout, upgrade.Store[0].To)}, running
+			Detail: fmt.Sprintf("the layout is %d, older than the first one that this version reads, %d: this version does not start", layout, dispatcher.StoreUpgrades[0].To)}, running
 	}
-	return part(fmt.Sprintf("the layout is %d, and this version writes %d", layout, writes), upgrade.After(upgrade.Store, layout)), running
+	return part(fmt.Sprintf("the layout is %d, and this version writes %d", layout, writes), dispatcher.UpgradesAfter(dispatcher.StoreUpgrades, layout)), running
 }
 
 func archiveBefore(ctx context.Context, o Options) UpgradePart {
@@ -320,7 +319,7 @@ func archiveBefore(ctx context.Context, o Options) UpgradePart {
 		version, err = r.Version(ctx)
 		return err
 	})
-	switch makes := upgrade.Newest(upgrade.Archive); {
+	switch makes := dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades); {
 	case err != nil:
 		return notExamined(fmt.Errorf("ARCHIVE_URL: %w", err))
 	case version == 0:
@@ -328,7 +327,7 @@ func archiveBefore(ctx context.Context, o Options) UpgradePart {
 	case version > makes:
 		return part(fmt.Sprintf("the tables have migration %d, and this version knows %d", version, makes), nil)
 	default:
-		return part(fmt.Sprintf("the tables have migration %d, and this version has %d", version, makes), upgrade.After(upgrade.Archive, version))
+		return part(fmt.Sprintf("the tables have migration %d, and this version has %d", version, makes), dispatcher.UpgradesAfter(dispatcher.ArchiveUpgrades, version))
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // Migrate adds migrations, as a later version of this program has them.
@@ -21,7 +21,7 @@ func Migrate(t testing.TB, later ...string) {
 func MigrateFinally(t testing.TB, why, later string) {
 	was := changes
 	Migrate(t, later)
-	changes = append(append([]upgrade.Change{}, was...), upgrade.Change{To: Newest(), Version: "9.9.9", What: "changes the tables", Final: why})
+	changes = append(append([]dispatcher.Upgrade{}, was...), dispatcher.Upgrade{To: Newest(), Version: "9.9.9", What: "changes the tables", Final: why})
 	t.Cleanup(func() { changes = was })
 }
 

@@ -10,12 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 )
 
 // Most migrations only add columns and tables, so an older program works with the tables, too. A
-// migration that is final in upgrade.Archive is not made by a running instance.
+// migration that is final in dispatcher.ArchiveUpgrades is not made by a running instance.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -36,7 +36,7 @@ var texts = sync.OnceValue(func() (all []string) {
 })
 
 // changes describes the migrations.
-var changes = upgrade.Archive
+var changes = dispatcher.ArchiveUpgrades
 
 // needsSince is the migration since which the table of versions has the column needs.
 const needsSince = 9
@@ -51,7 +51,7 @@ func (s *session) migrate(ctx context.Context) error {
 	if version > len(newest) {
 		return usable(ctx, s.conn.QueryRow, s.schema, version)
 	}
-	if err := upgrade.FirstFinal(upgrade.After(changes, version)); err != nil && version > 0 && !s.final {
+	if err := dispatcher.FirstFinalUpgrade(dispatcher.UpgradesAfter(changes, version)); err != nil && version > 0 && !s.final {
 		return fmt.Errorf("%w: they have version %d, and %w", archive.ErrVersion, version, err)
 	}
 	for ; version < len(newest); version++ {
@@ -144,7 +144,7 @@ func (s *session) migrateTo(ctx context.Context, version int, text string) error
 		return s.exec(ctx, "insert into hookladder.version (n) values ($1)", version)
 	}
 	needs := 0
-	if upgrade.FirstFinal(upgrade.Of(changes, version)) != nil {
+	if dispatcher.FirstFinalUpgrade(dispatcher.UpgradeTo(changes, version)) != nil {
 		needs = version
 	}
 	return s.exec(ctx, "insert into hookladder.version (n, needs) values ($1, $2)", version, needs)

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
-	"github.com/hookladder/hookladder/dispatcher/internal/upgrade"
 )
 
 func TestEachMigrationIsListedAsAChange(t *testing.T) {
-	require.Equal(t, postgres.Newest(), upgrade.Newest(upgrade.Archive))
-	require.Len(t, upgrade.Archive, postgres.Newest())
+	require.Equal(t, postgres.Newest(), dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades))
+	require.Len(t, dispatcher.ArchiveUpgrades, postgres.Newest())
 }
 
 // A later version was rolled out, and is rolled back: the older one works with the columns that

@@ -1,12 +1,11 @@
-// Package upgrade lists the changes that versions have made to the data of others: the layout of
-// the store, and the tables of the archive. A change that an older version can't work with is
-// final. A running instance never makes a final change: hookladder doctor --upgrade does.
-package upgrade
+package dispatcher
 
 import "fmt"
 
-// Change is one change of the data.
-type Change struct {
+// Upgrade is a change that a version made to the data of others: to the layout of the store, or to
+// the tables of the archive. A change that an older version can't work with is final. A running
+// instance never makes a final change: hookladder doctor --upgrade does.
+type Upgrade struct {
 	To      int    // the layout that it makes, or the number of the migration
 	Version string // the first version that made it
 	What    string // one clause
@@ -14,13 +13,13 @@ type Change struct {
 	Final   string // why an older version can't work afterwards; empty: it can
 }
 
-// Store lists the layouts of the store. The last one is written by this version.
-var Store = []Change{
+// StoreUpgrades lists the layouts of the store. The last one is written by this version.
+var StoreUpgrades = []Upgrade{
 	{To: 6, Version: "0.2.0", What: "the first layout that later versions read"},
 }
 
-// Archive lists the migrations of the archive, one for each file.
-var Archive = []Change{
+// ArchiveUpgrades lists the migrations of the archive, one for each file.
+var ArchiveUpgrades = []Upgrade{
 	{To: 1, Version: "0.2.0", What: "makes the tables"},
 	{To: 2, Version: "0.2.0", What: "adds the topic, tenant and subject to the ends of deliveries that died at once", Waits: "the archive, while it rewrites these rows"},
 	{To: 3, Version: "0.2.0", What: "adds the name and epoch of a pause, and the store of an endpoint"},
@@ -32,11 +31,11 @@ var Archive = []Change{
 	{To: 9, Version: "0.2.0", What: "adds the oldest migration that a program must know"},
 }
 
-// Newest returns the layout or migration that this version writes.
-func Newest(all []Change) int { return all[len(all)-1].To }
+// NewestUpgrade returns the layout or migration that this version writes.
+func NewestUpgrade(all []Upgrade) int { return all[len(all)-1].To }
 
-// After returns the changes that are still to be made to data of a number.
-func After(all []Change, number int) []Change {
+// UpgradesAfter returns the changes that are still to be made to data of a number.
+func UpgradesAfter(all []Upgrade, number int) []Upgrade {
 	for i, c := range all {
 		if c.To > number {
 			return all[i:]
@@ -45,8 +44,8 @@ func After(all []Change, number int) []Change {
 	return nil
 }
 
-// Of returns the change of a number, or none.
-func Of(all []Change, number int) []Change {
+// UpgradeTo returns the change of a number, or none.
+func UpgradeTo(all []Upgrade, number int) []Upgrade {
 	for i, c := range all {
 		if c.To == number {
 			return all[i : i+1]
@@ -55,8 +54,8 @@ func Of(all []Change, number int) []Change {
 	return nil
 }
 
-// FirstFinal returns an error for the first final change of pending ones, or nil.
-func FirstFinal(pending []Change) error {
+// FirstFinalUpgrade returns an error for the first final change of pending ones, or nil.
+func FirstFinalUpgrade(pending []Upgrade) error {
 	for _, c := range pending {
 		if c.Final != "" {
 			return fmt.Errorf("change %d %s, and can't be rolled back: %s. Back up the data, stop the older instances, and run hookladder doctor --upgrade with this version", c.To, c.What, c.Final)

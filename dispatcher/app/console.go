@@ -9,8 +9,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/docs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
@@ -23,11 +21,11 @@ func withDocuments(rest http.Handler, p *process, o Options) (http.Handler, erro
 	if err != nil {
 		return nil, err
 	}
-	pages := docs.New(docs.Options{Documents: deploy.Documents, Files: files, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log})
+	pages := console.NewDocuments(console.DocumentOptions{Documents: deploy.Documents, Files: files, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log})
 	local := httpapi.Local(pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !docs.Serves(r.URL.Path, o.Console.PublicURL):
+		case !console.ServesDocuments(r.URL.Path, o.Console.PublicURL):
 			rest.ServeHTTP(w, r)
 		case p.keyring.Keys().Empty():
 			local.ServeHTTP(w, r)
@@ -66,7 +64,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
-		Link:     links.LinkByToken, Meter: consoleapi.Meter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
+		Link:     links.LinkByToken, Meter: console.LinkMeter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
 		Form:    forms(p.bodies),
 		Shown:   console.Shown{Put: links.PutShown, Get: links.Shown},
 		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,

@@ -4,13 +4,21 @@
 // routes.go lists all pages and actions with the right that each needs. A request goes
 // through these steps:
 //   - session.go or link.go finds the visitor, and visit.go makes a visit of the request.
-//   - The page's own file reads through package consoleapi, which calls the API with the
-//     visitor's rights.
+//   - The page's own file reads through a VisitorClient, which calls the API with the
+//     visitor's rights (visitor.go).
 //   - render.go writes the page's data with its template.
 //
 // The pages call the API inside the process (client, below), so they show, refuse and change
 // exactly the same as the API. Templates, styles and scripts are embedded in the binary.
 // Pages work without a script; a script (assets/js) refreshes them in place.
+//
+// What a page shows is made from the API's responses by functions that know no request: the
+// sentences of alerts.go and lanestate.go, the fields of form.go, the bodies of content.go, the
+// drawings of draw.go, and the timeline of a delivery.
+//
+// The documents of this version are served below /docs, and need no key, no store and no other
+// host. The pages are made once, on the first request: documents_render.go makes HTML of
+// Markdown, and documents_search.go makes an index of their sections.
 package console
 
 import (
@@ -33,7 +41,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // Options are the dependencies and settings of the pages.
@@ -45,7 +52,7 @@ type Options struct {
 	Sessions Sessions                                                     // the sessions of browsers that signed in
 	Link     func(ctx context.Context, token string) (access.Link, error) // returns the link of a token
 	Shown    Shown                                                        // the stored results of actions
-	Meter    consoleapi.Meter                                             // counts the changes of links
+	Meter    LinkMeter                                                    // counts the changes of links
 	Form     ReadForm                                                     // reads the forms of visitors; nil: without a budget
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: not counted

@@ -13,8 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -91,7 +89,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 	if errors.As(err, &problem) && !wrongCursor(problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
 		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
 	}
-	if errors.Is(err, consoleapi.ErrHidden) {
+	if errors.Is(err, ErrHidden) {
 		p.Wrong, status, err = "There is no such endpoint.", http.StatusNotFound, nil
 	}
 	if err != nil {
@@ -177,7 +175,7 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 // notThere reports whether an error says that a name does not exist or is invalid.
 func notThere(err error) bool {
 	var p *client.Problem
-	return errors.Is(err, consoleapi.ErrHidden) || errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
+	return errors.Is(err, ErrHidden) || errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
 }
 
 // describe sets the filter's chips and the links to other filters.
@@ -192,7 +190,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
 	}
 	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
-	if f.empty() || !v.May(consoleapi.Operate) || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
+	if f.empty() || !v.May(Operate) || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
 		return
 	}
 	only := func(allowed ...string) bool {
@@ -220,9 +218,9 @@ func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 		r := deliveryRow{
 			ID: "r-" + d.ID, Link: v.base + "/messages/" + url.PathEscape(id) + anchor(d.Destination), Status: d.Status, Message: id, Topic: d.Topic,
 			Subject: d.Subject, Host: cmp.Or(hostOf(d.URL), d.Destination), Path: pathOf(d.URL), Destination: d.Destination,
-			Meter: timeline.Meter(d), Why: timeline.Why(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
+			Meter: DeliveryMeter(d), Why: DeliveryReason(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
 		}
-		if v.May(consoleapi.Survey) {
+		if v.May(Survey) {
 			r.Tenant = d.Tenant
 		}
 		r.Code, r.Outcome = lastAnswer(d)

@@ -13,9 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -25,7 +22,7 @@ const failingShown, deadShown = 20, 10
 // endpointPage is the data of an endpoint's page, problems first.
 type endpointPage struct {
 	endpointRow
-	Advice   lanestate.Sentence
+	Advice   LaneSentence
 	Failures failures
 	Failing  []wire.Delivery
 	More     bool // there are more of these
@@ -44,7 +41,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	page := endpointPage{Settings: settingsOf(e, v.May(consoleapi.Survey))}
+	page := endpointPage{Settings: settingsOf(e, v.May(Survey))}
 	var rows []endpointRow
 	var failing, dead wire.Page
 	g, ctx := errgroup.WithContext(v.ctx)
@@ -63,7 +60,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	}
 	page.endpointRow = rows[0]
 	page.Lane.TokenAt = wire.Time{} // it changes with the clock
-	page.Advice = lanestate.Of(page.Lane, e, v.Link != nil)
+	page.Advice = EndpointSentence(page.Lane, e, v.Link != nil)
 	page.Failures = v.srv.failuresOf(&e, page.Bars)
 	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
 	page.Failing, page.More = failing.Data, failing.NextCursor != nil
@@ -74,15 +71,15 @@ func endpoint(v *visit) (pageAnswer, error) {
 // settingsOf returns the fields of an endpoint that are set. Of headers it has only the
 // names.
 func settingsOf(e wire.EndpointView, all bool) (list []setting) {
-	texts := form.Texts(e)
-	for _, f := range form.Fields {
+	texts := FormTexts(e)
+	for _, f := range Fields {
 		text := texts[f.Name]
 		switch {
-		case text == "" || f.Name == "url" || f.Kind == form.Area || !f.Basic && !all && f.Name != "signature":
+		case text == "" || f.Name == "url" || f.Kind == Area || !f.Basic && !all && f.Name != "signature":
 			continue
-		case f.Kind == form.Pairs && f.Name == "headers":
+		case f.Kind == Pairs && f.Name == "headers":
 			text = strings.ReplaceAll(text, wire.Hidden, "(hidden)")
-		case f.Kind == form.Switch:
+		case f.Kind == Switch:
 			text = "yes"
 		}
 		list = append(list, setting{Label: f.Label, Value: text})
@@ -178,8 +175,8 @@ func (v *visit) rotateForm(chosen string, wrong map[string]string) (pageAnswer, 
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	a := pageAnswer{template: "rotate", title: "Rotate the secret of " + form.NameOf(e), section: "endpoints"}
-	a.body = rotatePage{EndpointView: e, Single: !form.Rotates(e), Name: form.NameOf(e), Overlaps: overlaps, Chosen: chosen, Wrong: wrong}
+	a := pageAnswer{template: "rotate", title: "Rotate the secret of " + EndpointName(e), section: "endpoints"}
+	a.body = rotatePage{EndpointView: e, Single: !RotatesSecret(e), Name: EndpointName(e), Overlaps: overlaps, Chosen: chosen, Wrong: wrong}
 	if len(wrong) > 0 {
 		a.status = http.StatusUnprocessableEntity
 	}
@@ -189,16 +186,16 @@ func (v *visit) rotateForm(chosen string, wrong map[string]string) (pageAnswer, 
 // rotateSecret serves POST …/endpoints/{id}/rotate: it shows the new secret once.
 func rotateSecret(v *visit) (pageAnswer, error) {
 	typed := map[string]string{"overlap": v.r.PostFormValue("overlap"), "secret": v.r.PostFormValue("secret")}
-	r, wrong := form.Rotation(typed)
+	r, wrong := RotationOf(typed)
 	if len(wrong) == 0 {
 		out, err := v.RotateSecret(v.ctx, v.r.PathValue("id"), r)
 		if err == nil {
 			return v.once(secretPage{
-				ID: out.ID, Name: form.NameOf(out.EndpointView), Rotated: true, Until: out.PreviousUntil,
+				ID: out.ID, Name: EndpointName(out.EndpointView), Rotated: true, Until: out.PreviousUntil,
 				Secrets: []wire.EndpointSecret{{Secret: out.Secret, PublicKey: out.PublicKey}},
 			})
 		}
-		if wrong, err = v.wrongFields(err, []form.Field{{Name: "overlap"}, {Name: "secret"}}); err != nil {
+		if wrong, err = v.wrongFields(err, []FormField{{Name: "overlap"}, {Name: "secret"}}); err != nil {
 			return pageAnswer{}, err
 		}
 	}
@@ -216,7 +213,7 @@ func showSecret(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	return v.once(secretPage{ID: e.ID, Name: form.NameOf(e), Secrets: s.Secrets})
+	return v.once(secretPage{ID: e.ID, Name: EndpointName(e), Secrets: s.Secrets})
 }
 
 // askDelete serves GET …/endpoints/{id}/delete.
@@ -225,7 +222,7 @@ func askDelete(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	return pageAnswer{template: "delete", title: "Delete " + form.NameOf(e), section: "endpoints", body: endpointRow{EndpointView: e, Name: form.NameOf(e)}}, nil
+	return pageAnswer{template: "delete", title: "Delete " + EndpointName(e), section: "endpoints", body: endpointRow{EndpointView: e, Name: EndpointName(e)}}, nil
 }
 
 // deletedPage is the number of cancelled deliveries after a deletion.
@@ -245,7 +242,7 @@ func deleteEndpoint(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	v.at = v.base + "/endpoints"
-	return pageAnswer{template: "deleted", title: form.NameOf(e) + " was deleted", section: "endpoints", body: deletedPage{Name: form.NameOf(e), Cancelled: cancelled}}, nil
+	return pageAnswer{template: "deleted", title: EndpointName(e) + " was deleted", section: "endpoints", body: deletedPage{Name: EndpointName(e), Cancelled: cancelled}}, nil
 }
 
 const (

@@ -5,8 +5,6 @@ import (
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -21,15 +19,15 @@ type endpointForm struct {
 
 // formField is a field with its text.
 type formField struct {
-	form.Field
+	FormField
 	Value, Was string
 	Wrong      string // the API's error; empty: none
 }
 
 // fill sets the texts and errors of the fields.
-func (f *endpointForm) fill(shown []form.Field, typed, was, wrong map[string]string) {
+func (f *endpointForm) fill(shown []FormField, typed, was, wrong map[string]string) {
 	for _, one := range shown {
-		field := formField{Field: one, Value: typed[one.Name], Was: was[one.Name], Wrong: wrong[one.Name]}
+		field := formField{FormField: one, Value: typed[one.Name], Was: was[one.Name], Wrong: wrong[one.Name]}
 		if one.Basic || one.Name == "tenant" {
 			f.Basic = append(f.Basic, field)
 			continue
@@ -51,33 +49,33 @@ func formAnswer(f endpointForm, status int) (pageAnswer, error) {
 // newEndpoint serves GET …/endpoints/new.
 func newEndpoint(v *visit) (pageAnswer, error) {
 	if !v.mayAdd() {
-		return pageAnswer{}, consoleapi.ErrHidden
+		return pageAnswer{}, ErrHidden
 	}
 	var f endpointForm
-	f.fill(form.Shown(false, v.May(consoleapi.Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
+	f.fill(ShownFields(false, v.May(Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
 	return formAnswer(f, 0)
 }
 
 // createEndpoint serves POST …/endpoints: it shows the secret once.
 func createEndpoint(v *visit) (pageAnswer, error) {
-	all := v.May(consoleapi.Configure)
+	all := v.May(Configure)
 	typed, _ := v.typed()
-	e, wrong := form.Created(typed, all)
+	e, wrong := CreatedEndpoint(typed, all)
 	if len(wrong) == 0 {
 		view, err := v.CreateEndpoint(v.ctx, e)
 		if err == nil {
 			return v.once(secretPage{
-				ID: view.ID, Name: form.NameOf(view), Made: true, Unverified: view.State == "unverified",
+				ID: view.ID, Name: EndpointName(view), Made: true, Unverified: view.State == "unverified",
 				Secrets: []wire.EndpointSecret{{Secret: view.Secret}},
 			})
 		}
-		if wrong, err = v.wrongFields(err, form.Shown(false, all)); err != nil {
+		if wrong, err = v.wrongFields(err, ShownFields(false, all)); err != nil {
 			return pageAnswer{}, err
 		}
 	}
 	v.at = v.base + "/endpoints/new"
 	var f endpointForm
-	f.fill(form.Shown(false, all), typed, nil, wrong)
+	f.fill(ShownFields(false, all), typed, nil, wrong)
 	return formAnswer(f, http.StatusUnprocessableEntity)
 }
 
@@ -87,18 +85,18 @@ func editEndpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	f := endpointForm{ID: e.ID, Name: form.NameOf(e)}
-	texts := form.Texts(e)
+	f := endpointForm{ID: e.ID, Name: EndpointName(e)}
+	texts := FormTexts(e)
 	f.fill(v.formOf(e), texts, texts, nil)
 	return formAnswer(f, 0)
 }
 
 // formOf returns the fields of the form of an existing endpoint. A queue endpoint has no
 // URL.
-func (v *visit) formOf(e wire.EndpointView) []form.Field {
-	shown := form.Shown(true, v.May(consoleapi.Configure))
+func (v *visit) formOf(e wire.EndpointView) []FormField {
+	shown := ShownFields(true, v.May(Configure))
 	if e.Kind == "pull" {
-		shown = form.Without(shown, "url", "success", "timeout")
+		shown = WithoutFields(shown, "url", "success", "timeout")
 	}
 	return shown
 }
@@ -111,7 +109,7 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	shown := v.formOf(e)
-	patch := form.Changed(shown, typed, was)
+	patch := ChangedFields(shown, typed, was)
 	if len(patch) == 0 {
 		return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "unchanged"}, nil
 	}
@@ -123,7 +121,7 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	v.at = v.base + "/endpoints/" + e.ID + "/edit"
-	f := endpointForm{ID: e.ID, Name: form.NameOf(e)}
+	f := endpointForm{ID: e.ID, Name: EndpointName(e)}
 	f.fill(shown, typed, was, wrong)
 	return formAnswer(f, http.StatusUnprocessableEntity)
 }
@@ -131,19 +129,19 @@ func changeEndpoint(v *visit) (pageAnswer, error) {
 // typed returns the texts of a submitted form, and the texts that the form had before.
 func (v *visit) typed() (typed, was map[string]string) {
 	typed, was = map[string]string{}, map[string]string{}
-	for _, f := range form.Fields {
+	for _, f := range Fields {
 		typed[f.Name], was[f.Name] = v.r.PostFormValue(f.Name), v.r.PostFormValue("was."+f.Name)
 	}
 	return typed, was
 }
 
 // wrongFields returns the errors of single fields, if err has some.
-func (v *visit) wrongFields(err error, shown []form.Field) (map[string]string, error) {
+func (v *visit) wrongFields(err error, shown []FormField) (map[string]string, error) {
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict || p.Status == http.StatusBadRequest):
-		return form.Wrong(p, shown), nil
-	case errors.Is(err, consoleapi.ErrEnough):
+		return WrongFields(p, shown), nil
+	case errors.Is(err, ErrEnough):
 		return map[string]string{"": err.Error()}, nil
 	}
 	return nil, err

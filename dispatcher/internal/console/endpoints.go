@@ -10,8 +10,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -110,7 +108,7 @@ func endpoints(v *visit) (pageAnswer, error) {
 // mayAdd reports whether the visitor can create an endpoint. A link to a single endpoint
 // can't.
 func (v *visit) mayAdd() bool {
-	return v.May(consoleapi.Edit) && (v.Link == nil || v.Link.Endpoint == "")
+	return v.May(Edit) && (v.Link == nil || v.Link.Endpoint == "")
 }
 
 // rows reads the states and success rates of endpoints.
@@ -132,7 +130,7 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 	}
 	rows := make([]endpointRow, len(list))
 	for i, e := range list {
-		rows[i] = endpointRow{EndpointView: e, Name: form.NameOf(e), Bars: bars[dispatcher.Lane(e.ID)], Rate: successOf(bars[dispatcher.Lane(e.ID)])}
+		rows[i] = endpointRow{EndpointView: e, Name: EndpointName(e), Bars: bars[dispatcher.Lane(e.ID)], Rate: successOf(bars[dispatcher.Lane(e.ID)])}
 		for _, l := range lanes.Data {
 			if l.Lane == e.ID {
 				rows[i].Lane = l

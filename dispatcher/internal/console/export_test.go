@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// Outward is for tests.
+var Outward = outward
+
 // What tests look at.
 var (
 	Span    = span
@@ -47,3 +50,10 @@ func ParsePages() error {
 	}
 	return err
 }
+
+// What tests look at.
+var (
+	Waits  = waits
+	Short  = short
+	KnobOf = knobOf
+)

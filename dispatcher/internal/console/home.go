@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -90,7 +89,7 @@ func home(v *visit) (pageAnswer, error) {
 
 // needOf describes the problem of an endpoint, in the words for its merchant.
 func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
-	t = merchantNeed{Endpoint: e, Name: form.NameOf(e), State: merchantState(e), Since: e.FailingSince}
+	t = merchantNeed{Endpoint: e, Name: EndpointName(e), State: merchantState(e), Since: e.FailingSince}
 	waiting := ""
 	if e.Waiting > 0 {
 		waiting = fmt.Sprintf(" %d wait meanwhile.", e.Waiting)

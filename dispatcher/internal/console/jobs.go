@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -92,7 +90,7 @@ func rowOf(v *visit, j wire.Job) jobRow {
 	}
 	if r.Known && r.Whole > 0 {
 		r.Percent = 100 * past / r.Whole
-		r.Progress = draw.Progress(j.Done, j.Failed, r.Whole)
+		r.Progress = ProgressBar(j.Done, j.Failed, r.Whole)
 	}
 	for i, failure := range j.Failures {
 		if i == failuresShown {
@@ -191,7 +189,7 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 		}
 	}
 	var p *client.Problem
-	var spent *consoleapi.SpentError
+	var spent *SpentError
 	switch {
 	case errors.As(err, &spent):
 		return false, sentence(err), nil

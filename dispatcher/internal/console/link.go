@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // linkCookie returns the name of a link's cookie. Its value is the link's token, so that
@@ -33,7 +32,7 @@ func (s *server) setLinkCookie(w http.ResponseWriter, r *http.Request, token str
 
 // merchant returns the visitor of a link's cookie. Without a link the visitor is the zero
 // value. An error says that the link is unknown.
-func (s *server) merchant(ctx context.Context, r *http.Request) (v consoleapi.Visitor, err error) {
+func (s *server) merchant(ctx context.Context, r *http.Request) (v Visitor, err error) {
 	c, err := r.Cookie(s.linkCookie())
 	if err != nil || !isToken(c.Value) {
 		return v, nil
@@ -89,11 +88,11 @@ func (s *server) openLink(v *visit) (pageAnswer, error) {
 func (s *server) linkOf(v *visit) (access.Link, error) {
 	token := v.r.PathValue("token")
 	if !isToken(token) {
-		return access.Link{}, consoleapi.ErrSignIn
+		return access.Link{}, ErrSignIn
 	}
 	l, err := s.Link(v.ctx, token)
 	if errors.Is(err, access.ErrNoLink) {
-		return l, consoleapi.ErrSignIn
+		return l, ErrSignIn
 	}
 	return l, err
 }

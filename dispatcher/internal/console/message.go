@@ -16,10 +16,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/content"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/timeline"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -37,9 +33,9 @@ type messagePage struct {
 	ID         string
 	Message    wire.Message
 	CreatedAt  wire.Time
-	Body       content.Body
+	Body       Body
 	Hidden     bool // there is a body, but the visitor may not see it
-	Headers    []content.Field
+	Headers    []BodyField
 	Signed     signed
 	Deliveries []deliveryCard
 	Tally      []statusCount // of all deliveries, if there are many
@@ -64,7 +60,7 @@ type deliveryCard struct {
 	Name     string // its destination's name for people
 	How      string
 	Cure     string
-	Steps    []timeline.Step
+	Steps    []TimelineStep
 	Retry    string // the word of its button; empty: no button
 	Cancel   bool
 	Endpoint string // its id, if it has a page
@@ -88,15 +84,15 @@ func message(v *visit) (pageAnswer, error) {
 	m, err := v.Message(v.ctx, id)
 	var p *client.Problem
 	switch {
-	case errors.Is(err, consoleapi.ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
+	case errors.Is(err, ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
 		return pageAnswer{template: "missing", title: "No such message", section: "deliveries", status: http.StatusNotFound, body: id}, nil
 	case err != nil:
 		return pageAnswer{}, err
 	}
-	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: content.Of(&m), Count: len(m.Deliveries)}
-	page.Hidden = m.BodySHA256 != "" && !v.May(consoleapi.Contents)
+	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: BodyOf(&m), Count: len(m.Deliveries)}
+	page.Hidden = m.BodySHA256 != "" && !v.May(Contents)
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		page.Headers = append(page.Headers, content.Field{Name: name, Value: m.Headers[name]})
+		page.Headers = append(page.Headers, BodyField{Name: name, Value: m.Headers[name]})
 	}
 	if m.DeliverAt.Sub(m.CreatedAt.Time) < time.Second { // it was due at once
 		page.Message.DeliverAt = wire.Time{}
@@ -126,7 +122,7 @@ func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
 	switch waits := tally["scheduled"] + tally["ready"] + tally["retrying"]; {
 	case len(list) == 1:
 		p.Retry = retryWord(list[0].Status)
-	case !v.May(consoleapi.Operate):
+	case !v.May(Operate):
 	case waits+tally["dead"]+tally["cancelled"] > 0:
 		p.Retry = "Attempt all now"
 	case len(list) > 0:
@@ -172,7 +168,7 @@ func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery)
 	schemes := make([]wire.EndpointView, min(len(list), schemesAtOnce))
 	group, ctx := errgroup.WithContext(v.ctx)
 	group.Go(func() (err error) { states, err = v.LanesOf(ctx, "", lanes...); return err })
-	if v.May(consoleapi.Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
+	if v.May(Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
 		group.Go(func() (err error) { instances, err = v.Instances(ctx, 0, ""); return err })
 	}
 	for i := range schemes {
@@ -214,7 +210,7 @@ func card(m *wire.MessageView, facts explain.Facts, open bool) deliveryCard {
 	}
 	c.How, c.Cure = explain.Standing(facts)
 	c.How, c.Cure = capital(c.How), capital(c.Cure)
-	c.Steps = timeline.Steps(timeline.Delivery{Delivery: d, Accepted: m.CreatedAt, Now: facts.Now, Masked: facts.For == explain.Merchant})
+	c.Steps = TimelineSteps(TimelineDelivery{Delivery: d, Accepted: m.CreatedAt, Now: facts.Now, Masked: facts.For == explain.Merchant})
 	c.Retry, c.Cancel = retryWord(d.Status), !ended(d.Status)
 	c.Delivery.History = nil // it is in Steps
 	return c
@@ -240,7 +236,7 @@ func (p *messagePage) sign(m *wire.MessageView, list []wire.Delivery, of []wire.
 			add(scheme{Word: "standard"})
 		case i < len(of) && of[i].ID != "":
 			add(scheme{
-				Word: cmp.Or(of[i].Signature, "standard"), Header: of[i].SignatureHeader, Value: hmacValue(form.SignatureOf(of[i])),
+				Word: cmp.Or(of[i].Signature, "standard"), Header: of[i].SignatureHeader, Value: hmacValue(SignatureForm(of[i])),
 				Of: cmp.Or(of[i].UID, hostOf(of[i].URL), of[i].ID),
 			})
 		}
@@ -293,12 +289,12 @@ func body(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	if m.BodySHA256 != "" {
-		return pageAnswer{}, consoleapi.ErrForbidden
+		return pageAnswer{}, ErrForbidden
 	}
 	h := v.w.Header()
 	h.Set("Content-Type", "application/octet-stream") // a download, so that it never opens as a page of this origin
 	h.Set("Content-Disposition", `attachment; filename="`+m.ID+`.body"`)
-	_, err = v.w.Write(content.Bytes(&m))
+	_, err = v.w.Write(BodyBytes(&m))
 	return pageAnswer{}, err
 }
 

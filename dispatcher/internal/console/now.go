@@ -10,8 +10,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/alerts"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/draw"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -37,7 +35,7 @@ type nowPage struct {
 	Chart      template.HTML
 	Spans      []choice
 	Span       string
-	Alerts     []alerts.Alert
+	Alerts     []Alert
 	AlertsMore int
 	Backlog    template.HTML
 	Stacked    []statusCount
@@ -68,7 +66,7 @@ func now(v *visit) (pageAnswer, error) {
 		}
 	}
 	present := v.srv.Now()
-	var from alerts.From
+	var from AlertsFrom
 	var p nowPage
 	var instances wire.InstancePage
 	var minutes []health.Minute
@@ -107,7 +105,7 @@ func now(v *visit) (pageAnswer, error) {
 		p.Spans = append(p.Spans, choice{Word: one.word, URL: v.base + "/?span=" + one.word, On: one == span})
 	}
 	p.Span = span.title
-	p.Alerts = alerts.Of(from)
+	p.Alerts = AlertsOf(from)
 	if p.AlertsMore = len(p.Alerts) - alertsShown; p.AlertsMore > 0 {
 		p.Alerts = p.Alerts[:alertsShown]
 	}
@@ -126,11 +124,11 @@ func recent(list []wire.Job, present time.Time) (found []wire.Job) {
 }
 
 // away returns the problem of an archive that does not respond.
-func away(s archive.Status) *alerts.Archive {
+func away(s archive.Status) *AlertsArchive {
 	if s.Up || s.Err == nil {
 		return nil
 	}
-	return &alerts.Archive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
+	return &AlertsArchive{Since: wire.Time{Time: s.Since}, Error: s.Err.Error()}
 }
 
 // instances sets the instances, without fields that change with each heartbeat.
@@ -162,7 +160,7 @@ func (p *nowPage) draw(minutes []health.Minute, present time.Time, length time.D
 		sliding := func(now, before int64) string { return perSecond((float64(now) + left*float64(before)) / 60) }
 		p.Rates = rates{sliding(now.Accepted, before.Accepted), sliding(now.Delivered, before.Delivered), sliding(now.Failed, before.Failed)}
 	}
-	p.Chart = draw.Chart(minutes, until, length)
+	p.Chart = Chart(minutes, until, length)
 }
 
 // describe sets the texts and pictures of the other counts.
@@ -172,16 +170,16 @@ func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 		stats.OldestDueAt = wire.Time{} // so that the page is unchanged while nothing is late
 	}
 	p.Lost = lost[stats.Store.WouldLose]
-	var parts []draw.Part
+	var parts []StackPart
 	for _, status := range statuses {
 		if ended(status) {
 			continue
 		}
 		n := stats.Counts[status]
 		p.Stacked = append(p.Stacked, statusCount{Status: status, N: int(n)})
-		parts = append(parts, draw.Part{Class: status, N: n})
+		parts = append(parts, StackPart{Class: status, N: n})
 	}
-	p.Backlog = draw.Stack(parts...)
+	p.Backlog = Stack(parts...)
 	if used := stats.Store.UsedBytes; used != nil { // it always changes
 		rounded := *used &^ (1<<18 - 1)
 		stats.Store.UsedBytes = &rounded

@@ -18,8 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/console/brand"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -83,7 +81,7 @@ func newResources(b bases, now func() time.Time, of Brand) (*resources, error) {
 		return nil, err
 	}
 	if of.Color != "" {
-		css, err := brand.Stylesheet(of.Color)
+		css, err := BrandStylesheet(of.Color)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +223,7 @@ type frame struct {
 	Still          bool   // the page shows the result of an action and does not refresh
 	Project        string
 	Version        string
-	Visitor        consoleapi.Visitor
+	Visitor        Visitor
 	Keyless        bool
 	Counts         *wire.Stats // for the navigation; nil: none
 	Result         string      // the result of an action, as a sentence
@@ -246,9 +244,9 @@ func (f frame) May(word string) (bool, error) {
 }
 
 // rightWords are the names of rights in templates.
-var rightWords = map[consoleapi.Right]string{
-	consoleapi.Open: "open", consoleapi.See: "see", consoleapi.Contents: "contents", consoleapi.Survey: "survey", consoleapi.Attempt: "attempt",
-	consoleapi.Hold: "hold", consoleapi.Edit: "edit", consoleapi.Configure: "configure", consoleapi.Operate: "operate", consoleapi.Govern: "govern",
+var rightWords = map[Right]string{
+	Open: "open", See: "see", Contents: "contents", Survey: "survey", Attempt: "attempt",
+	Hold: "hold", Edit: "edit", Configure: "configure", Operate: "operate", Govern: "govern",
 }
 
 // results are the results of actions, by the word in the URL of the redirect. An unknown
@@ -295,7 +293,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(consoleapi.Survey) {
+	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(Survey) {
 		if stats, err := v.Stats(v.ctx); err == nil {
 			f.Counts = &stats
 		}

@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // The paths below which everything lies, behind that of PublicURL.
@@ -30,7 +28,7 @@ func basesOf(public *url.URL) bases {
 // pageRoute is a page, or an action.
 type pageRoute struct {
 	method, path string // below the base
-	needs        consoleapi.Right
+	needs        Right
 	do           func(v *visit) (pageAnswer, error)
 	on           side
 }
@@ -48,58 +46,58 @@ const (
 // routes are all pages and actions.
 func (s *server) routes() []pageRoute {
 	return []pageRoute{
-		{"GET", "/{token}", consoleapi.Open, s.showLink, onLinks},
-		{"POST", "/{token}", consoleapi.Open, s.openLink, onLinks},
-		{"POST", "/sign-out", consoleapi.Open, s.closeLink, onLinks},
-		{"GET", "/{$}", consoleapi.See, home, onLinks},
+		{"GET", "/{token}", Open, s.showLink, onLinks},
+		{"POST", "/{token}", Open, s.openLink, onLinks},
+		{"POST", "/sign-out", Open, s.closeLink, onLinks},
+		{"GET", "/{$}", See, home, onLinks},
 
-		{"GET", "/sign-in", consoleapi.Open, s.showSignIn, onConsole},
-		{"POST", "/sign-in", consoleapi.Open, s.signIn, onConsole},
-		{"POST", "/sign-out", consoleapi.Open, s.signOut, onConsole},
-		{"GET", "/{$}", consoleapi.Survey, now, onConsole},
+		{"GET", "/sign-in", Open, s.showSignIn, onConsole},
+		{"POST", "/sign-in", Open, s.signIn, onConsole},
+		{"POST", "/sign-out", Open, s.signOut, onConsole},
+		{"GET", "/{$}", Survey, now, onConsole},
 
-		{"GET", "/deliveries", consoleapi.See, deliveries, onBoth},
-		{"POST", "/deliveries/picked", consoleapi.Attempt, picked, onBoth},
-		{"GET", "/messages/{id}", consoleapi.See, message, onBoth},
-		{"GET", "/messages/{id}/body", consoleapi.Contents, body, onBoth},
-		{"POST", "/messages/{id}/retry", consoleapi.Attempt, retry, onBoth},
-		{"POST", "/messages/{id}/cancel", consoleapi.Operate, cancel, onConsole},
-		{"GET", "/dead", consoleapi.Survey, dead, onConsole},
-		{"GET", "/jobs", consoleapi.Survey, jobs, onConsole},
-		{"GET", "/jobs/new", consoleapi.Operate, newJob, onConsole},
-		{"POST", "/jobs", consoleapi.Operate, startJob, onConsole},
-		{"GET", "/jobs/{id}", consoleapi.Survey, job, onConsole},
-		{"POST", "/jobs/{id}/stop", consoleapi.Operate, stopJob, onConsole},
-		{"POST", "/jobs/{id}/resume", consoleapi.Operate, resumeJob, onConsole},
+		{"GET", "/deliveries", See, deliveries, onBoth},
+		{"POST", "/deliveries/picked", Attempt, picked, onBoth},
+		{"GET", "/messages/{id}", See, message, onBoth},
+		{"GET", "/messages/{id}/body", Contents, body, onBoth},
+		{"POST", "/messages/{id}/retry", Attempt, retry, onBoth},
+		{"POST", "/messages/{id}/cancel", Operate, cancel, onConsole},
+		{"GET", "/dead", Survey, dead, onConsole},
+		{"GET", "/jobs", Survey, jobs, onConsole},
+		{"GET", "/jobs/new", Operate, newJob, onConsole},
+		{"POST", "/jobs", Operate, startJob, onConsole},
+		{"GET", "/jobs/{id}", Survey, job, onConsole},
+		{"POST", "/jobs/{id}/stop", Operate, stopJob, onConsole},
+		{"POST", "/jobs/{id}/resume", Operate, resumeJob, onConsole},
 
-		{"GET", "/endpoints", consoleapi.See, endpoints, onBoth},
-		{"POST", "/endpoints", consoleapi.Edit, createEndpoint, onBoth},
-		{"GET", "/endpoints/new", consoleapi.Edit, newEndpoint, onBoth},
-		{"GET", "/endpoints/{id}", consoleapi.See, endpoint, onBoth},
-		{"POST", "/endpoints/{id}", consoleapi.Edit, changeEndpoint, onBoth},
-		{"GET", "/endpoints/{id}/edit", consoleapi.Edit, editEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/test", consoleapi.Attempt, testEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/pause", consoleapi.Hold, pauseEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/resume", consoleapi.Hold, resumeEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/confirm", consoleapi.Configure, confirmEndpoint, onConsole},
-		{"GET", "/endpoints/{id}/rotate", consoleapi.Edit, askRotate, onBoth},
-		{"POST", "/endpoints/{id}/rotate", consoleapi.Edit, rotateSecret, onBoth},
-		{"POST", "/endpoints/{id}/secret", consoleapi.Configure, showSecret, onConsole},
-		{"GET", "/endpoints/{id}/delete", consoleapi.Configure, askDelete, onConsole},
-		{"POST", "/endpoints/{id}/delete", consoleapi.Configure, deleteEndpoint, onConsole},
+		{"GET", "/endpoints", See, endpoints, onBoth},
+		{"POST", "/endpoints", Edit, createEndpoint, onBoth},
+		{"GET", "/endpoints/new", Edit, newEndpoint, onBoth},
+		{"GET", "/endpoints/{id}", See, endpoint, onBoth},
+		{"POST", "/endpoints/{id}", Edit, changeEndpoint, onBoth},
+		{"GET", "/endpoints/{id}/edit", Edit, editEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/test", Attempt, testEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/pause", Hold, pauseEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/resume", Hold, resumeEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/confirm", Configure, confirmEndpoint, onConsole},
+		{"GET", "/endpoints/{id}/rotate", Edit, askRotate, onBoth},
+		{"POST", "/endpoints/{id}/rotate", Edit, rotateSecret, onBoth},
+		{"POST", "/endpoints/{id}/secret", Configure, showSecret, onConsole},
+		{"GET", "/endpoints/{id}/delete", Configure, askDelete, onConsole},
+		{"POST", "/endpoints/{id}/delete", Configure, deleteEndpoint, onConsole},
 
-		{"GET", "/tail", consoleapi.Survey, tail, onConsole},
-		{"GET", "/tail/events", consoleapi.Survey, s.tailEvents, onConsole},
+		{"GET", "/tail", Survey, tail, onConsole},
+		{"GET", "/tail/events", Survey, s.tailEvents, onConsole},
 
-		{"GET", "/system", consoleapi.Survey, system, onConsole},
-		{"GET", "/lanes", consoleapi.Survey, lanes, onConsole},
-		{"GET", "/lanes/{lane}", consoleapi.Survey, lane, onConsole},
-		{"POST", "/lanes/{lane}/pause", consoleapi.Operate, pauseLane, onConsole},
-		{"POST", "/lanes/{lane}/resume", consoleapi.Operate, resumeLane, onConsole},
-		{"GET", "/audit", consoleapi.Govern, audit, onConsole},
-		{"GET", "/links", consoleapi.Govern, links, onConsole},
-		{"POST", "/links", consoleapi.Govern, createLink, onConsole},
-		{"POST", "/links/{link}/revoke", consoleapi.Govern, revokeLink, onConsole},
+		{"GET", "/system", Survey, system, onConsole},
+		{"GET", "/lanes", Survey, lanes, onConsole},
+		{"GET", "/lanes/{lane}", Survey, lane, onConsole},
+		{"POST", "/lanes/{lane}/pause", Operate, pauseLane, onConsole},
+		{"POST", "/lanes/{lane}/resume", Operate, resumeLane, onConsole},
+		{"GET", "/audit", Govern, audit, onConsole},
+		{"GET", "/links", Govern, links, onConsole},
+		{"POST", "/links", Govern, createLink, onConsole},
+		{"POST", "/links/{link}/revoke", Govern, revokeLink, onConsole},
 	}
 }
 
@@ -111,7 +109,7 @@ func (s *server) routesOn(one side) []pageRoute {
 // Route is a page or an action, as tests of all of them need it.
 type Route struct {
 	Method, Path string // of a request, with names in braces
-	Needs        consoleapi.Right
+	Needs        Right
 }
 
 // Routes are all pages and actions.
@@ -147,7 +145,7 @@ func (s *server) register() {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
 		})
 	}
-	nothing := pageRoute{needs: consoleapi.Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, consoleapi.ErrHidden }}
+	nothing := pageRoute{needs: Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, ErrHidden }}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		base, who := s.console, s.operator
 		if underBase(r.URL.Path, s.link) {

@@ -14,7 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 const (
@@ -46,9 +45,9 @@ func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string)
 
 // operator returns the visitor of a session cookie. Without a session the visitor is the
 // zero value. An error says that the session is unknown.
-func (s *server) operator(ctx context.Context, r *http.Request) (v consoleapi.Visitor, err error) {
+func (s *server) operator(ctx context.Context, r *http.Request) (v Visitor, err error) {
 	if s.Keyless() {
-		return consoleapi.Visitor{Key: &access.Caller{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
+		return Visitor{Key: &access.Caller{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
 	}
 	c, err := r.Cookie(s.cookie())
 	if err != nil || c.Value == "" {

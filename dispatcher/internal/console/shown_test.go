@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 )
 
 // formsRig is a console whose API answers every call alike, and counts those that change
@@ -58,7 +57,7 @@ func newFormsRig(t *testing.T) *formsRig {
 			}
 			return access.Link{}, access.ErrNoLink
 		},
-		Meter: consoleapi.Meter{
+		Meter: console.LinkMeter{
 			Spend:    func(context.Context, string) (time.Duration, error) { return 0, nil },
 			TakeBack: func(context.Context, string) error { return nil },
 		},

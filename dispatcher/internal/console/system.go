@@ -9,8 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/form"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/lanestate"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -109,7 +107,7 @@ func older(path string, q url.Values, cursor *string) string {
 // lanePage is the data of one lane's page.
 type lanePage struct {
 	wire.LaneState
-	Advice lanestate.Sentence
+	Advice LaneSentence
 	None   bool // no lane has this name
 }
 
@@ -128,7 +126,7 @@ func lane(v *visit) (pageAnswer, error) {
 		page.LaneState = list.Data[0]
 	}
 	page.TokenAt = wire.Time{}
-	page.Advice = lanestate.Lane(page.LaneState, false)
+	page.Advice = SentenceOf(page.LaneState, false)
 	return pageAnswer{template: "lane", title: "Lane " + name, section: "system", body: page}, nil
 }
 
@@ -232,7 +230,7 @@ func createLink(v *visit) (pageAnswer, error) {
 	if err == nil {
 		return v.linksPage(linksPage{Made: &made, Tenant: page.Tenant, For: "24h"}, 0)
 	}
-	fields := []form.Field{{Name: "tenant"}, {Name: "endpoint"}, {Name: "name"}, {Name: "for"}}
+	fields := []FormField{{Name: "tenant"}, {Name: "endpoint"}, {Name: "name"}, {Name: "for"}}
 	if page.Wrong, err = v.wrongFields(err, fields); err != nil {
 		return pageAnswer{}, err
 	}

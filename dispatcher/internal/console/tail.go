@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -142,7 +141,7 @@ func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	who, err := s.operator(ctx, r)
-	return err != nil || who.May(consoleapi.Survey)
+	return err != nil || who.May(Survey)
 }
 
 var errSignedOut = errors.New("signed out")

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/console/consoleapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -32,7 +31,7 @@ const (
 
 // visit is a request and its visitor.
 type visit struct {
-	*consoleapi.Client
+	*VisitorClient
 	srv  *server
 	w    http.ResponseWriter
 	r    *http.Request
@@ -56,7 +55,7 @@ type pageAnswer struct {
 }
 
 // identify returns the visitor of a request.
-type identify func(ctx context.Context, r *http.Request) (consoleapi.Visitor, error)
+type identify func(ctx context.Context, r *http.Request) (Visitor, error)
 
 // handle serves a route that is a page.
 func (s *server) handle(o pageRoute, base string, who identify) http.HandlerFunc {
@@ -83,7 +82,7 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 // answer reads the visitor and runs the page or action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
 	visitor, err := who(v.ctx, v.r)
-	v.Client, v.known = consoleapi.New(visitor, s.api, s.Meter), err == nil
+	v.VisitorClient, v.known = NewVisitorClient(visitor, s.api, s.Meter), err == nil
 	if err == nil {
 		err = callers.Identify(v.w, v.r, callerOf(visitor, v.r))
 	}
@@ -130,7 +129,7 @@ func (s *server) readForm(v *visit) (release func(), err error) {
 }
 
 // callerOf returns the identity whose share of requests a visitor uses.
-func callerOf(v consoleapi.Visitor, r *http.Request) callers.Identity {
+func callerOf(v Visitor, r *http.Request) callers.Identity {
 	switch {
 	case v.Link != nil:
 		return callers.Link(v.Link.Tenant)
@@ -154,20 +153,20 @@ func withResult(to, result string) string {
 // fail writes a page about an error, with a link back.
 func (s *server) fail(v *visit, err error) {
 	var p *client.Problem
-	var spent *consoleapi.SpentError
+	var spent *SpentError
 	switch {
 	case errors.Is(err, ErrNoRoom):
 		s.wrong(v, http.StatusTooManyRequests, "Too many forms at once", "Nothing was done. Try again in a moment.")
-	case errors.Is(err, consoleapi.ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+	case errors.Is(err, ErrSignIn), errors.As(err, &p) && p.Status == http.StatusUnauthorized:
 		s.toSignIn(v)
-	case errors.Is(err, consoleapi.ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
+	case errors.Is(err, ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
 		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
-	case errors.Is(err, consoleapi.ErrHidden):
+	case errors.Is(err, ErrHidden):
 		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
 	case errors.Is(err, callers.ErrShare):
 		v.w.Header().Set("Retry-After", "1")
 		s.wrong(v, http.StatusTooManyRequests, "Too many at once", "Half of all connections are yours, and others need them. Try again in a moment.")
-	case errors.Is(err, consoleapi.ErrDisabled), errors.Is(err, consoleapi.ErrEnough):
+	case errors.Is(err, ErrDisabled), errors.Is(err, ErrEnough):
 		s.wrong(v, http.StatusConflict, "Not done", sentence(err))
 	case errors.As(err, &spent):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(spent.Wait.Seconds())+1))
@@ -258,7 +257,7 @@ func (s *server) toSignIn(v *visit) {
 
 // refuse refuses a request before its visitor is known.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	v := &visit{Client: consoleapi.New(consoleapi.Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
+	v := &visit{VisitorClient: NewVisitorClient(Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
 	if underBase(r.URL.Path, s.link) {
 		v.base = s.link
 	}

@@ -1,4 +1,0 @@
-package consoleapi
-
-// Outward is for tests.
-var Outward = outward

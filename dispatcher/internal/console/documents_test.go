@@ -1,0 +1,284 @@
+package console_test
+
+import (
+	"html"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy"
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
+)
+
+// lookOf has the files of the console that the pages load.
+var lookOf = map[string][]byte{"console.css": []byte("body{}"), "theme.js": []byte("1"), "icons.svg": []byte("<svg/>"), "icon.svg": []byte("<svg/>")}
+
+// newTestDocs serves the documents. Changes replace files, and add new ones.
+func newTestDocs(t testing.TB, public string, changes map[string]string) http.Handler {
+	t.Helper()
+	own := fstest.MapFS{}
+	require.NoError(t, fs.WalkDir(deploy.Documents, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := deploy.Documents.ReadFile(name)
+		own[name] = &fstest.MapFile{Data: text}
+		return err
+	}))
+	for name, text := range changes {
+		own[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	o := console.DocumentOptions{Documents: own, Files: lookOf, Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)}
+	if public != "" {
+		u, err := url.Parse(public)
+		require.NoError(t, err)
+		o.PublicURL = u
+	}
+	return console.NewDocuments(o)
+}
+
+// ask sends a request. Header is a list of names and values.
+func ask(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+var (
+	attribute = regexp.MustCompile(`(?:href|src|action)="([^"]*)"`)
+	element   = regexp.MustCompile(` id="([^"]+)"`)
+)
+
+func TestEachDocumentIsAPageWhoseLinksLeadSomewhere(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	names, err := fs.Glob(deploy.Documents, "docs/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	paths := []string{"/docs/", "/docs/deploy", "/docs/search?q=redis"}
+	for _, name := range names {
+		paths = append(paths, "/"+strings.TrimSuffix(name, ".md"))
+	}
+	ids := map[string]map[string]bool{}
+	idsOf := func(path string) map[string]bool {
+		if ids[path] == nil {
+			ids[path] = map[string]bool{}
+			for _, m := range element.FindAllStringSubmatch(ask(h, "GET", path).Body.String(), -1) {
+				require.False(t, ids[path][m[1]], "%s has two elements %q", path, m[1])
+				ids[path][m[1]] = true
+			}
+		}
+		return ids[path]
+	}
+	index := ask(h, "GET", "/docs/").Body.String()
+	for _, path := range paths {
+		w := ask(h, "GET", path)
+		require.Equal(t, http.StatusOK, w.Code, path)
+		text := w.Body.String()
+		require.Equal(t, 1, strings.Count(text, "<h1"), path)
+		require.NotContains(t, text, "raw HTML omitted", path)
+		require.NotContains(t, text, "style=", path)
+		for _, m := range attribute.FindAllStringSubmatch(text, -1) {
+			to, anchor, _ := strings.Cut(html.UnescapeString(m[1]), "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			if to == "" && anchor != "" {
+				to = path
+			}
+			require.True(t, strings.HasPrefix(to, "/docs/"), "%s: %s", path, m[1])
+			require.Equal(t, http.StatusOK, ask(h, "GET", to).Code, "%s: %s", path, m[1])
+			if anchor != "" && !strings.HasPrefix(to, "/docs/static/") {
+				require.True(t, idsOf(to)[anchor], "%s: %s", path, m[1])
+			}
+		}
+		if path, ok := strings.CutPrefix(path, "/docs/"); ok && path != "" && !strings.HasPrefix(path, "search") {
+			require.Regexp(t, `href="/docs/`+path+`">[^<]+</a></dt><dd>[^<]{20,}</dd>`, index, path)
+		}
+	}
+}
+
+func TestHeadingsHaveTheIdsOfGitHubAndRowsTheirNames(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\nFirst one. Second one.\n\n## A `word`: what's new\n\n## Twice\n\n## Twice\n\n" +
+		"| name | |\n| --- | --- |\n| `MAX_X` | a |\n| `hookladder_y_total{call,status}` | b |\n| `twice` | c |\n\n[g](../../dispatcher/client) [d](../README.md) [p](publish.md#fields) [o](#twice)\n"})
+	text := ask(h, "GET", "/docs/find").Body.String()
+	for _, part := range []string{
+		`<h2 id="a-word-whats-new">`, `<h2 id="twice">`, `<h2 id="twice-1">`, `<tr id="max_x">`, `<tr id="hookladder_y_total">`, "<tr>\n<td><code>twice",
+		`<p>g <a href="/docs/deploy">d</a> <a href="/docs/publish#fields">p</a> <a href="#twice">o</a></p>`,
+	} {
+		require.Contains(t, text, part)
+	}
+	require.Contains(t, ask(h, "GET", "/docs/").Body.String(), "<dd>First one.</dd>")
+}
+
+func TestHTMLInADocumentIsNotServed(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\n<script>alert(1)</script>\n\na <b onclick=\"x()\">b</b> [c](javascript:alert(1))\n\n`<i>`\n\n<!-- run by: x -->\n"})
+	text := ask(h, "GET", "/docs/find").Body.String()
+	for _, part := range []string{"alert(1)", "onclick", "<b ", "<i>", "run by"} {
+		require.NotContains(t, text, part)
+	}
+	require.Contains(t, text, "<code>&lt;i&gt;</code>")
+}
+
+func TestADocumentWithoutAPlaceIsServedAndListedLast(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/new.md": "# New\n\nA new one.\n"})
+	require.Equal(t, http.StatusOK, ask(h, "GET", "/docs/new").Code)
+	require.Regexp(t, `(?s)<h2>Reference</h2>.*<h2>Other</h2>.*href="/docs/new">New</a></dt><dd>A new one.</dd>`, ask(h, "GET", "/docs/").Body.String())
+	require.NotContains(t, ask(newTestDocs(t, "", nil), "GET", "/docs/").Body.String(), "<h2>Other</h2>", "give the page a place in shelves")
+}
+
+func TestDocumentsThatCannotBeReadAreReported(t *testing.T) {
+	h := console.NewDocuments(console.DocumentOptions{Documents: fstest.MapFS{}, Files: lookOf, Log: slog.New(slog.DiscardHandler)})
+	require.Equal(t, http.StatusInternalServerError, ask(h, "GET", "/docs/").Code)
+}
+
+func TestTheSearchFindsSectionsAndRows(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	first := func(query string) string {
+		w := ask(h, "GET", "/docs/search?q="+url.QueryEscape(query))
+		require.Equal(t, http.StatusOK, w.Code)
+		_, list, ok := strings.Cut(w.Body.String(), `<ol class="docs-found">`)
+		require.True(t, ok, "%q finds nothing", query)
+		return attribute.FindStringSubmatch(list)[1]
+	}
+	for query, want := range map[string]string{
+		"MAX_IN_FLIGHT":                "/docs/settings#max_in_flight",
+		"hookladder_oldest_due":        "/docs/metrics#hookladder_oldest_due_seconds",
+		"hookladder doctor":            "/docs/commands#hookladder-doctor",
+		"retry MANY":                   "/docs/find#retry-many",
+		"  what   a 202  promises    ": "/docs/operate#what-a-202-promises",
+	} {
+		require.Equal(t, want, first(query), query)
+	}
+	require.Contains(t, ask(h, "GET", "/docs/search?q=max_in_flight").Body.String(), "<mark>MAX_IN_FLIGHT</mark>")
+}
+
+// A caller without a key may search, so a search does a bounded work whatever it looks for.
+func TestASearchMarksAndListsABoundedNumberOfWords(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	for _, query := range []string{"er in th re on an es st", "e r i n t h o a", "hookladder", "er er er er er er er er", "--"} {
+		text := ask(h, "GET", "/docs/search?q="+url.QueryEscape(query)).Body.String()
+		results := strings.Split(text, "<li><a class=")[1:]
+		require.LessOrEqual(t, len(results), 30, query)
+		for _, result := range results {
+			require.LessOrEqual(t, strings.Count(result, "<mark>"), 6, query)
+		}
+	}
+	require.NotContains(t, ask(h, "GET", "/docs/search?q=e").Body.String(), "<mark>", "a letter is in every section")
+}
+
+// BenchmarkSearch searches for what is in most sections.
+func BenchmarkSearch(b *testing.B) {
+	h := newTestDocs(b, "", nil)
+	for _, query := range []string{"er in th re on an es st", "a e i o n t r s", "max_in_flight"} {
+		b.Run(query, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask(h, "GET", "/docs/search?q="+url.QueryEscape(query))
+			}
+		})
+	}
+}
+
+// The words of a search are shown as they are, also beside letters of several bytes.
+func TestAnExcerptIsCutBetweenLetters(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\n" + strings.Repeat("é", 100) + "Needle" + strings.Repeat("é", 200) + "\n"})
+	text := ask(h, "GET", "/docs/search?q=needle").Body.String()
+	require.Contains(t, text, "é<mark>Needle</mark>é")
+	require.NotContains(t, text, "\ufffd")
+}
+
+func TestTheTypeOfAProblemLeadsToItsSection(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	sections := regexp.MustCompile(`<h2 id="([^"]+)">([^<]+)</h2>`).FindAllStringSubmatch(ask(h, "GET", "/docs/problems").Body.String(), -1)
+	require.Greater(t, len(sections), 30)
+	for _, s := range sections {
+		require.Equal(t, s[2], s[1], "the anchor is the word")
+		w := ask(h, "GET", "/problems/"+s[1])
+		require.Equal(t, http.StatusSeeOther, w.Code)
+		require.Equal(t, "/docs/problems#"+s[1], w.Header().Get("Location"))
+	}
+}
+
+func TestASearchOfAnyTextIsAPage(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	for _, query := range []string{"", " ", "<script>alert(1)</script>", "\x00\xff", strings.Repeat("é", 5000), strings.Repeat("a ", 500), "…", "İ"} {
+		w := ask(h, "GET", "/docs/search?q="+url.QueryEscape(query))
+		require.Equal(t, http.StatusOK, w.Code, query)
+		require.NotContains(t, w.Body.String(), "<script>alert", query)
+	}
+	require.Contains(t, ask(h, "GET", "/docs/search?q=zzzzz").Body.String(), "No section has all of these words.")
+	require.NotContains(t, ask(h, "GET", "/docs/search").Body.String(), "No section has")
+}
+
+func TestPagesAreReadOnlyAndRevalidated(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	page := ask(h, "GET", "/docs/publish")
+	require.Equal(t, "text/html; charset=utf-8", page.Header().Get("Content-Type"))
+	require.Equal(t, "no-cache", page.Header().Get("Cache-Control"))
+	require.Contains(t, page.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	require.NotContains(t, page.Header().Get("Content-Security-Policy"), "unsafe")
+	require.Equal(t, "nosniff", page.Header().Get("X-Content-Type-Options"))
+	require.Contains(t, page.Body.String(), "v1.2.3")
+
+	again := ask(h, "GET", "/docs/publish", "If-None-Match", page.Header().Get("ETag"))
+	require.Equal(t, http.StatusNotModified, again.Code)
+
+	head := ask(h, "HEAD", "/docs/publish")
+	require.Equal(t, http.StatusOK, head.Code)
+	require.Empty(t, head.Body.String())
+	require.Equal(t, page.Header().Get("ETag"), head.Header().Get("ETag"))
+
+	require.Equal(t, http.StatusSeeOther, ask(h, "GET", "/docs").Code)
+	for _, path := range []string{"/docs/none", "/docs/publish/x", "/docs/static/none.css", "/problems/none", "/problems/", "/docs/publish.md", "/docs/..%2fREADME.md"} {
+		w := ask(h, "GET", path)
+		require.Equal(t, http.StatusNotFound, w.Code, path)
+		require.Contains(t, w.Body.String(), "<h1>There is no such page</h1>", path)
+		require.Equal(t, "no-cache", w.Header().Get("Cache-Control"), path)
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+		w := ask(h, method, "/docs/publish")
+		require.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
+		require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
+	}
+}
+
+func TestFilesOfPagesAreCachedForever(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	files := regexp.MustCompile(`"(/docs/static/[^"#]+)`).FindAllStringSubmatch(ask(h, "GET", "/docs/operate").Body.String(), -1)
+	require.Greater(t, len(files), 5)
+	for _, f := range files {
+		w := ask(h, "GET", f[1])
+		require.Equal(t, http.StatusOK, w.Code, f[1])
+		require.Contains(t, w.Header().Get("Cache-Control"), "immutable", f[1])
+		require.NotEmpty(t, w.Header().Get("Content-Type"), f[1])
+		require.NotEmpty(t, w.Body.Bytes(), f[1])
+	}
+}
+
+func TestThePathOfThePublicURLIsInLinksWhetherAProxyKeepsItOrNot(t *testing.T) {
+	h := newTestDocs(t, "https://shop.example/hooks/", nil)
+	public, err := url.Parse("https://shop.example/hooks/")
+	require.NoError(t, err)
+	for _, path := range []string{"/docs/find", "/hooks/docs/find"} {
+		require.True(t, console.ServesDocuments(path, public), path)
+		text := ask(h, "GET", path).Body.String()
+		require.Contains(t, text, `href="/hooks/docs/queues"`, path)
+		require.Contains(t, text, `action="/hooks/docs/search"`, path)
+	}
+	require.Equal(t, "/hooks/docs/", ask(h, "GET", "/hooks/docs").Header().Get("Location"))
+	for path, want := range map[string]bool{"/docs": true, "/docs/": true, "/docs/a": true, "/problems/a": true, "/hooks/docs": true, "/docsx": false, "/v1/docs": false, "/problems": false, "/": false} {
+		require.Equal(t, want, console.ServesDocuments(path, public), path)
+	}
+}

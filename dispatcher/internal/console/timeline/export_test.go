@@ -1,8 +1,0 @@
-package timeline
-
-// What tests look at.
-var (
-	Waits  = waits
-	Short  = short
-	KnobOf = knobOf
-)

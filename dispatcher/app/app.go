@@ -21,7 +21,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -29,11 +28,11 @@ import (
 )
 
 // Keys are the keys of the API.
-type Keys = apikey.Keys
+type Keys = callers.APIKeys
 
 // ParseKeys parses keys in the format of API_KEYS: key:scope+scope[:name], separated by
 // commas.
-func ParseKeys(text string) (Keys, error) { return apikey.Parse(text) }
+func ParseKeys(text string) (Keys, error) { return callers.ParseAPIKeys(text) }
 
 // Seal encrypts the endpoints' secrets and header values in the store.
 type Seal = seal.Box

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 )
 
@@ -38,11 +38,11 @@ func (o Options) Check() error {
 	}
 	if o.Keys.Empty() && !loopback(o.Listen) {
 		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
-			o.Listen, apikey.New())
+			o.Listen, callers.NewAPIKey())
 	}
 	if u := o.Console.PublicURL; u != nil && o.Keys.Empty() && !loopback(net.JoinHostPort(u.Hostname(), "0")) {
 		return fmt.Errorf("PUBLIC_URL leads here from %s, and there is no key, so all who come from there would be the operator: set API_KEYS=%s:admin (a fresh key)",
-			u.Hostname(), apikey.New())
+			u.Hostname(), callers.NewAPIKey())
 	}
 	return nil
 }

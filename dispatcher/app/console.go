@@ -8,10 +8,10 @@ import (
 	"github.com/hookladder/hookladder/deploy"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
 // withDocuments serves the documents in addition to all other paths. They need no key, but a
@@ -52,7 +52,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		return rest, nil
 	}
 	keyring, links := p.keyring, p.store.Access()
-	caller := func(k apikey.Key, ok bool) (access.Caller, bool) { return k.Caller(), ok }
+	caller := func(k callers.APIKey, ok bool) (access.Caller, bool) { return k.Caller(), ok }
 	keyless := func() bool { return keyring.Keys().Empty() }
 	var archived func() archive.Status
 	if p.archiver != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
@@ -43,7 +43,7 @@ type process struct {
 	info    dispatcher.StoreInfo
 	guard   *egress.Guard
 	figures *metrics.Metrics
-	keyring *apikey.Ring
+	keyring *callers.KeyRing
 	bodies  *api.Bodies
 
 	engine    *engine.Engine
@@ -157,8 +157,8 @@ func (p *process) apiOptions() httpapi.Options {
 }
 
 // newRing returns the ring of keys. It also checks sessions and links.
-func newRing(store *redisq.Store, o Options) *apikey.Ring {
-	ring := apikey.NewRing(o.Keys)
+func newRing(store *redisq.Store, o Options) *callers.KeyRing {
+	ring := callers.NewKeyRing(o.Keys)
 	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
 	return ring
 }

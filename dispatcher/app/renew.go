@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/signer"
@@ -26,7 +26,7 @@ type Renewal struct {
 
 // renewer applies renewals.
 type renewer struct {
-	keyring *apikey.Ring
+	keyring *callers.KeyRing
 	engine  *engine.Engine
 	store   *redisq.Store
 	reloads *metrics.Reloads

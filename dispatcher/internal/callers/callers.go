@@ -6,6 +6,9 @@
 //
 // The HTTP server identifies the caller of a request (Identify) and puts it into the
 // context (With). The handlers then enter the other limits with it.
+//
+// keys.go has the keys with which the API may be called: how API_KEYS is read, what each key
+// allows, and how the key of a request is found.
 package callers
 
 import (

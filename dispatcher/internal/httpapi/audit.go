@@ -6,8 +6,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
@@ -39,7 +39,7 @@ func (s *server) readAudit(ctx context.Context, q *api.Request) (*api.Response, 
 
 func (s *server) auditOperations() []api.Operation {
 	return []api.Operation{{
-		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: apikey.Admin,
+		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: callers.Admin,
 		Summary: "List changes with their callers, newest first; the newest 10,000 entries are kept, and in addition the newest 2,000 by links", Do: s.readAudit,
 		Answers: api.OK(examples.AuditPage), Query: append([]*api.Param{
 			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", api.AnyText)),

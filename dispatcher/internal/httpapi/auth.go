@@ -12,23 +12,22 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 )
 
 // authorised finds the caller's key and rejects a call that needs a scope which the key lacks.
 // The response to a missing, a malformed and an unknown key is the same. A call that needs no
 // scope is also served without a key.
-func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.Scope, operation string) (k apikey.Key, ok bool) {
+func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want callers.Scope, operation string) (k callers.APIKey, ok bool) {
 	w.Call = operation
 	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // its view was checked before
 		w.Who, w.By = c.By(), c.By()
-		return apikey.Key{Scope: apikey.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
+		return callers.APIKey{Scope: callers.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
 	}
 	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers are allowed
 		w.Who, w.By, w.Caller = dispatcher.Local, dispatcher.Local, callers.Key(dispatcher.Local)
-		return apikey.Key{Scope: apikey.Admin, Name: dispatcher.Local}, true
+		return callers.APIKey{Scope: callers.Admin, Name: dispatcher.Local}, true
 	}
 	k, known := callerOf(r, keys)
 	w.Who, w.By = k.Name, "key:"+k.Name
@@ -39,21 +38,21 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want apikey.
 		w.Reserved.Own = s.bodies.Share(k.Name, keys.Len())
 	}
 	if !s.admit(w, r, who) {
-		return apikey.Key{}, false
+		return callers.APIKey{}, false
 	}
 	switch {
 	case want == 0:
 		return k, true
 	case !known:
 		w.Refuse(&api.Problem{Kind: api.Unauthorized, Detail: "send a known key as Authorization: Bearer <key>"})
-		return apikey.Key{}, false
+		return callers.APIKey{}, false
 	case !mayCall(k, r, want):
 		detail := "this key lacks the scope " + want.String()
-		if want == apikey.Consume {
+		if want == callers.Consume {
 			detail += ", or consume@" + r.PathValue(takers.Subject.Name) + " for this one alone"
 		}
 		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: detail})
-		return apikey.Key{}, false
+		return callers.APIKey{}, false
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", operation)
@@ -78,8 +77,8 @@ func (s *server) admit(w *api.ResponseWriter, r *http.Request, who callers.Ident
 
 // mayCall reports whether a key may make a call that needs a scope. A key may have the scope
 // to take from some queues only.
-func mayCall(k apikey.Key, r *http.Request, want apikey.Scope) bool {
-	if want == apikey.Consume {
+func mayCall(k callers.APIKey, r *http.Request, want callers.Scope) bool {
+	if want == callers.Consume {
 		return k.MayTake(r.PathValue(takers.Subject.Name))
 	}
 	return k.Scope.Allows(want)
@@ -96,11 +95,11 @@ func (s *server) stillAllowed(q *api.Request) bool {
 		return true
 	}
 	k, known := callerOf(q.HTTP, keys)
-	return known && mayCall(k, q.HTTP, q.Operation.Scope) && (!q.Bodies || k.Scope.Allows(apikey.Bodies))
+	return known && mayCall(k, q.HTTP, q.Operation.Scope) && (!q.Bodies || k.Scope.Allows(callers.Bodies))
 }
 
 // callerOf returns the key of a request, or the key with which its browser signed in.
-func callerOf(r *http.Request, keys apikey.Keys) (apikey.Key, bool) {
+func callerOf(r *http.Request, keys callers.APIKeys) (callers.APIKey, bool) {
 	if c, inside := access.CallerOf(r.Context()); inside {
 		return keys.Owned(c.Key)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
 // handle routes to an operation. It checks the key and the request, and writes the response of
@@ -25,7 +24,7 @@ func (s *server) handle(o api.Operation) {
 		if o.Audit != "" { // changes are stored with their caller
 			ctx = dispatcher.WithCaller(ctx, w.By)
 		}
-		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(apikey.Read), Bodies: k.Scope.Allows(apikey.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
+		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(callers.Read), Bodies: k.Scope.Allows(callers.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
 		if !o.FastPath { // because a fast call has no other limit per caller
 			ctx = callers.With(ctx, w.Caller)
 		}

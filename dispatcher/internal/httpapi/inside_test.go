@@ -8,14 +8,14 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // A browser's call has the scopes that its key has now: a key that was taken away or
 // narrowed counts at once.
 func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
-	keys, err := apikey.Parse(apitest.Keys())
+	keys, err := callers.ParseAPIKeys(apitest.Keys())
 	require.NoError(t, err)
 	of := func(text string) access.Caller {
 		k, ok := keys.Find(text)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 )
 
 // profilesPath is the path at which tools expect the profiles of a process.
@@ -46,7 +45,7 @@ type profiles struct {
 func (s *server) routeProfiles() {
 	p := &profiles{}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.authorised(w.(*api.ResponseWriter), r, apikey.Admin, callProfile); ok {
+		if _, ok := s.authorised(w.(*api.ResponseWriter), r, callers.Admin, callProfile); ok {
 			p.ServeHTTP(w, r)
 		}
 	}

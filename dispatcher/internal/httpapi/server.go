@@ -30,7 +30,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
@@ -62,7 +61,7 @@ type Options struct {
 	Ticks        Ticks
 	Readiness    Readiness
 
-	Keys    *apikey.Ring      // nil, or without keys: only requests of this host are served
+	Keys    *callers.KeyRing  // nil, or without keys: only requests of this host are served
 	Policy  dispatcher.Policy // the rules for messages; MaxBody is required
 	Version string
 	Forgets bool         // the store keeps its data in memory, and each response has a header that says so
@@ -82,7 +81,7 @@ const mostWaiting = 1000
 // server serves the API.
 type server struct {
 	o         Options // the ports
-	keys      *apikey.Ring
+	keys      *callers.KeyRing
 	strangers bool // callers from anywhere are allowed; without keys they have no scope either
 	bodies    *api.Bodies
 	single    int64        // maximum size of the request of one message
@@ -127,7 +126,7 @@ func newServer(o Options) *server {
 	}
 	s.allowed = s.stillAllowed
 	if s.keys == nil {
-		s.keys = apikey.NewRing(apikey.Keys{})
+		s.keys = callers.NewKeyRing(callers.APIKeys{})
 	}
 	if s.log == nil {
 		s.log = slog.Default()

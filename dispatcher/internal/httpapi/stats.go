@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -45,16 +44,16 @@ type Readiness interface {
 // plainOperations returns the operations of the whole process.
 func (s *server) plainOperations() []api.Operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
-		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: apikey.Read,
+		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: callers.Read,
 		Summary: "Count the deliveries and lanes of the queue", Do: s.stats,
 		Answers: api.OK(examples.Stats),
 	}, {
-		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: apikey.Read,
+		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: callers.Read,
 		Summary: "List the instances, those that started last first", Do: s.instances,
 		Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.InstancePage),
 		Problems: []*api.Kind{api.Malformed, api.Listing},
 	}, {
-		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: apikey.Tick,
+		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: callers.Tick,
 		Summary: "Do due work, wait until nothing is due, and return when to call again: for platforms that scale to zero", Do: s.tick,
 		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
 		Answers: api.OK(examples.Tick), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
@@ -67,7 +66,7 @@ func (s *server) metricsOperations() []api.Operation {
 		return nil
 	}
 	return []api.Operation{{
-		ID: "metrics", Method: "GET", Path: "/metrics", Scope: apikey.Read, AnyQuery: true,
+		ID: "metrics", Method: "GET", Path: "/metrics", Scope: callers.Read, AnyQuery: true,
 		Summary: "Read the metrics, for Prometheus", Do: s.metrics,
 		Answers: api.OK(examples.Metrics), Produces: mediaText,
 	}}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // Operation is one row of the API: its name, the scope that it needs, its request and its
@@ -17,7 +17,7 @@ import (
 type Operation struct {
 	ID, Method, Path string
 	Summary          string
-	Scope            apikey.Scope                     // 0: needs no key
+	Scope            callers.Scope                    // 0: needs no key
 	Subject          *Subject                         // the noun in the path; nil: none
 	Query            []*Param                         // parameters of the query
 	AnyQuery         bool                             // unknown parameters are ignored

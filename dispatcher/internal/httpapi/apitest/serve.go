@@ -21,7 +21,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -63,9 +62,9 @@ func New(t testing.TB, f *Fake, change ...func(*httpapi.Options)) http.Handler {
 // WithKeys has the API ask for keys.
 func WithKeys(t testing.TB, text string) func(*httpapi.Options) {
 	t.Helper()
-	keys, err := apikey.Parse(text)
+	keys, err := callers.ParseAPIKeys(text)
 	require.NoError(t, err)
-	return func(o *httpapi.Options) { o.Keys = apikey.NewRing(keys) }
+	return func(o *httpapi.Options) { o.Keys = callers.NewKeyRing(keys) }
 }
 
 // WithLimits changes the policy.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -75,13 +75,13 @@ func (s *Server) endpointOperations() []api.Operation {
 	one := api.OK(examples.EndpointView)
 	return []api.Operation{
 		{
-			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: apikey.Admin, Audit: "endpoint.create",
+			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: callers.Admin, Audit: "endpoint.create",
 			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
 			Query: []*api.Param{dryRun}, Body: examples.Endpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: examples.EndpointCreated, 200: examples.EndpointView},
 			Problems: []*api.Kind{api.Taken, api.Registered},
 		},
 		{
-			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: apikey.Read,
+			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: callers.Read,
 			Summary: "List endpoints, newest first", Do: s.endpoints,
 			Answers: api.OK(examples.EndpointPage), Query: append([]*api.Param{
 				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
@@ -89,18 +89,18 @@ func (s *Server) endpointOperations() []api.Operation {
 			Problems: []*api.Kind{api.Malformed},
 		},
 		{
-			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: apikey.Read,
+			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: callers.Read,
 			Summary: "Read an endpoint, without its secrets", Do: s.endpoint,
 			Subject: Subject, Answers: one,
 		},
 		{
-			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.update",
+			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: callers.Admin, Audit: "endpoint.update",
 			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
 			Subject: Subject, Query: []*api.Param{dryRun}, Body: examples.Patch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "delete-endpoint", Method: "DELETE", Path: endpointPath, Scope: apikey.Admin, Audit: "endpoint.delete",
+			ID: "delete-endpoint", Method: "DELETE", Path: endpointPath, Scope: callers.Admin, Audit: "endpoint.delete",
 			Summary: "Delete an endpoint and cancel its waiting deliveries", Do: s.deleteEndpoint,
 			Subject: Subject, Answers: api.OK(examples.EndpointDeleted),
 		},
@@ -112,19 +112,19 @@ func (s *Server) holdOperations() []api.Operation {
 	one := api.OK(examples.EndpointView)
 	return []api.Operation{
 		{
-			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: apikey.Admin, Audit: "endpoint.pause",
+			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: callers.Admin, Audit: "endpoint.pause",
 			Summary: "Pause the deliveries to an endpoint", Do: s.pauseEndpoint,
 			Subject: Subject, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: apikey.Admin, Audit: "endpoint.resume",
+			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: callers.Admin, Audit: "endpoint.resume",
 			Summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", Do: s.resumeEndpoint,
 			Subject: Subject, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "confirm-endpoint", Method: "POST", Path: endpointPath + "/confirm", Scope: apikey.Admin, Audit: "endpoint.confirm",
+			ID: "confirm-endpoint", Method: "POST", Path: endpointPath + "/confirm", Scope: callers.Admin, Audit: "endpoint.confirm",
 			Summary: "Make the url that a link set the operator's, so that headers are sent to it", Do: s.confirmEndpoint,
 			Subject: Subject, Body: examples.Confirmation, Draw: confirmationSchema, Limit: rotationBytes, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -28,20 +28,20 @@ type Tester interface {
 func (s *Server) secretOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "get-secret", Method: "GET", Path: endpointPath + "/secret", Scope: apikey.Admin, Audit: "secret.read",
+			ID: "get-secret", Method: "GET", Path: endpointPath + "/secret", Scope: callers.Admin, Audit: "secret.read",
 			Summary: "Read an endpoint's secrets", Do: s.secret,
 			Subject: Subject, Answers: api.OK(examples.EndpointSecrets),
 			Problems: []*api.Kind{api.Sealed},
 		},
 		{
-			ID: "rotate-secret", Method: "POST", Path: endpointPath + "/rotate-secret", Scope: apikey.Admin, Audit: "secret.rotate",
+			ID: "rotate-secret", Method: "POST", Path: endpointPath + "/rotate-secret", Scope: callers.Admin, Audit: "secret.rotate",
 			Summary: "Give an endpoint another secret, which the answer holds", Do: s.rotateSecret,
 			Subject: Subject, Body: examples.Rotation, Draw: rotationSchema, Limit: rotationBytes, Optional: true,
 			Answers:  api.OK(examples.Rotated),
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "test-endpoint", Method: "POST", Path: endpointPath + "/test", Scope: apikey.Admin, Audit: "endpoint.test",
+			ID: "test-endpoint", Method: "POST", Path: endpointPath + "/test", Scope: callers.Admin, Audit: "endpoint.test",
 			Summary: "Send an endpoint a test message and answer what its receiver answered", Do: s.test,
 			Subject: Subject, Answers: api.OK(examples.EndpointTest),
 			Problems: []*api.Kind{api.Busy, api.Sealed},

@@ -10,7 +10,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
@@ -54,35 +53,35 @@ func (s *Server) Operations() []api.Operation {
 	one := api.OK(examples.Job)
 	return []api.Operation{
 		{
-			ID: "retry-deliveries", Method: "POST", Path: "/v1/deliveries/retry", Scope: apikey.Admin, Audit: "deliveries.retry",
+			ID: "retry-deliveries", Method: "POST", Path: "/v1/deliveries/retry", Scope: callers.Admin, Audit: "deliveries.retry",
 			Summary: "Send dead deliveries again, as a job", Do: s.jobOf(dispatcher.JobRetry),
 			Body: examples.RetryRequest, Draw: drawRequest(dispatcher.JobRetry), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
-			ID: "cancel-deliveries", Method: "POST", Path: "/v1/deliveries/cancel", Scope: apikey.Admin, Audit: "deliveries.cancel",
+			ID: "cancel-deliveries", Method: "POST", Path: "/v1/deliveries/cancel", Scope: callers.Admin, Audit: "deliveries.cancel",
 			Summary: "Cancel unfinished deliveries, as a job", Do: s.jobOf(dispatcher.JobCancel),
 			Body: examples.CancelRequest, Draw: drawRequest(dispatcher.JobCancel), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
-			ID: "purge-deliveries", Method: "POST", Path: "/v1/deliveries/purge", Scope: apikey.Admin, Audit: "deliveries.purge",
+			ID: "purge-deliveries", Method: "POST", Path: "/v1/deliveries/purge", Scope: callers.Admin, Audit: "deliveries.purge",
 			Summary: "Forget dead deliveries, as a job; the ids stay known", Do: s.jobOf(dispatcher.JobPurge),
 			Body: examples.PurgeRequest, Draw: drawRequest(dispatcher.JobPurge), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
-			ID: "list-jobs", Method: "GET", Path: "/v1/jobs", Scope: apikey.Read,
+			ID: "list-jobs", Method: "GET", Path: "/v1/jobs", Scope: callers.Read,
 			Summary: "List jobs, newest first", Do: s.jobs,
 			Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.JobPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
-			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: apikey.Read,
+			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: callers.Read,
 			Summary: "Read a job", Do: s.job, Subject: Subject, Answers: one,
 		},
 		{
-			ID: "stop-job", Method: "DELETE", Path: "/v1/jobs/{id}", Scope: apikey.Admin, Audit: "job.stop",
+			ID: "stop-job", Method: "DELETE", Path: "/v1/jobs/{id}", Scope: callers.Admin, Audit: "job.stop",
 			Summary: "Stop a job: when the answer is there, nothing more is changed", Do: s.stopJob, Subject: Subject, Answers: one,
 		},
 		{
-			ID: "resume-job", Method: "POST", Path: "/v1/jobs/{id}/resume", Scope: apikey.Admin, Audit: "job.resume",
+			ID: "resume-job", Method: "POST", Path: "/v1/jobs/{id}/resume", Scope: callers.Admin, Audit: "job.resume",
 			Summary: "Go on with a job that was stopped, or failed", Do: s.resumeJob, Subject: Subject, Answers: one,
 			Problems: []*api.Kind{api.NotStopped},
 		},

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -62,7 +62,7 @@ func (s *Server) Operations() []api.Operation {
 	one := api.OK(examples.LaneState)
 	return []api.Operation{
 		{
-			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: apikey.Read,
+			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: callers.Read,
 			Summary: "List lanes, newest first", Do: s.lanes,
 			Query: append([]*api.Param{
 				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
@@ -71,12 +71,12 @@ func (s *Server) Operations() []api.Operation {
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
-			ID: "pause-lane", Method: "POST", Path: "/v1/lanes/{lane}/pause", Scope: apikey.Admin, Audit: "lane.pause",
+			ID: "pause-lane", Method: "POST", Path: "/v1/lanes/{lane}/pause", Scope: callers.Admin, Audit: "lane.pause",
 			Summary: "Pause the deliveries to a destination, or all deliveries", Do: s.pauseLane,
 			Subject: Subject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "resume-lane", Method: "POST", Path: "/v1/lanes/{lane}/resume", Scope: apikey.Admin, Audit: "lane.resume",
+			ID: "resume-lane", Method: "POST", Path: "/v1/lanes/{lane}/resume", Scope: callers.Admin, Audit: "lane.resume",
 			Summary: "Resume the deliveries to a destination, and close its breaker", Do: s.resumeLane,
 			Subject: Subject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
 		},

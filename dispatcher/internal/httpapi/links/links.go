@@ -14,8 +14,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -58,18 +58,18 @@ var Subject = &api.Subject{Name: "id", Doc: "The id of the link.", Schema: &huma
 func (s *Server) Operations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "create-link", Method: "POST", Path: "/v1/links", Scope: apikey.Admin, Audit: "link.create",
+			ID: "create-link", Method: "POST", Path: "/v1/links", Scope: callers.Admin, Audit: "link.create",
 			Summary: "Make a link by which people of a tenant see its deliveries; only this answer has its URL", Do: s.createLink,
 			Body: examples.LinkRequest, Draw: linkSchema, Limit: linkBytes, Answers: map[int]any{201: examples.NewLink},
 			Problems: []*api.Kind{api.TooManyLinks},
 		},
 		{
-			ID: "list-links", Method: "GET", Path: "/v1/links", Scope: apikey.Admin,
+			ID: "list-links", Method: "GET", Path: "/v1/links", Scope: callers.Admin,
 			Summary: "List the links that have not expired, newest first", Do: s.links,
 			Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.LinkPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
-			ID: "revoke-link", Method: "DELETE", Path: "/v1/links/{id}", Scope: apikey.Admin, Audit: "link.revoke",
+			ID: "revoke-link", Method: "DELETE", Path: "/v1/links/{id}", Scope: callers.Admin, Audit: "link.revoke",
 			Summary: "End a link, and with it all browsers that it let in", Do: s.revokeLink,
 			Subject: Subject, Answers: map[int]any{204: nil},
 		},

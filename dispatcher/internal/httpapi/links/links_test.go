@@ -13,14 +13,14 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // keylessOwner is the owner text of a caller without keys: the store has a key of its own.
-var keylessOwner = apikey.Key{}.Owner()
+var keylessOwner = callers.APIKey{}.Owner()
 
 func TestALinkIsMadeForATenant(t *testing.T) {
 	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}

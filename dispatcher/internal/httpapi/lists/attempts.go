@@ -11,7 +11,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -29,7 +28,7 @@ type Followers interface {
 func (s *Server) attemptOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: apikey.Read,
+			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: callers.Read,
 			Summary: "List attempts, and ends without one, newest first; or follow them as events", Do: s.attempts,
 			Headers: []*huma.Param{{
 				Name: lastEventID, In: "header", Schema: api.TextSchema,

@@ -17,7 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
@@ -120,14 +119,14 @@ func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
 }
 
 func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
-	keys, err := apikey.Parse("read-key-0123456789:read,other-key-0123456789:read")
+	keys, err := callers.ParseAPIKeys("read-key-0123456789:read,other-key-0123456789:read")
 	require.NoError(t, err)
-	ring := apikey.NewRing(keys)
+	ring := callers.NewKeyRing(keys)
 	f := &apitest.Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
 		if err := show([]dispatcher.LogEvent{{At: "p0"}}); err != nil {
 			return err
 		}
-		fewer, err := apikey.Parse("other-key-0123456789:read")
+		fewer, err := callers.ParseAPIKeys("other-key-0123456789:read")
 		if err != nil {
 			return err
 		}

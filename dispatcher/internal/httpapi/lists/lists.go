@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
@@ -49,7 +49,7 @@ func (s *Server) Operations() []api.Operation {
 func (s *Server) listOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: apikey.Read,
+			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read,
 			Summary: "List deliveries, newest first, as JSON or CSV", Do: s.deliveries, CSV: true,
 			Answers: api.OK(examples.Page), Query: append(append(FilterParams(),
 				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.SubjectForm)),
@@ -60,7 +60,7 @@ func (s *Server) listOperations() []api.Operation {
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
-			ID: "list-endpoint-deliveries", Method: "GET", Path: "/v1/endpoints/{id}/deliveries", Scope: apikey.Read,
+			ID: "list-endpoint-deliveries", Method: "GET", Path: "/v1/endpoints/{id}/deliveries", Scope: callers.Read,
 			Summary: "List the deliveries to an endpoint that ended, oldest first by their end, as JSON or CSV", Do: s.ended,
 			Subject: endpoints.Subject, Answers: api.OK(examples.EndedPage), CSV: true, Query: append([]*api.Param{
 				api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
@@ -70,7 +70,7 @@ func (s *Server) listOperations() []api.Operation {
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
-			ID: "list-dead", Method: "GET", Path: "/v1/dead", Scope: apikey.Read,
+			ID: "list-dead", Method: "GET", Path: "/v1/dead", Scope: callers.Read,
 			Summary: "Count the dead deliveries by destination and reason, most first", Do: s.dead,
 			Answers: api.OK(examples.DeadPage), Query: append([]*api.Param{
 				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),

@@ -15,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/trace"
@@ -71,7 +71,7 @@ func (s *Server) Operations() []api.Operation {
 	published := map[int]any{202: examples.Published, 200: examples.Duplicate}
 	return []api.Operation{
 		{
-			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: apikey.Publish, FastPath: true,
+			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: callers.Publish, FastPath: true,
 			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.publish,
 			Headers: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: keySchema(),
@@ -82,23 +82,23 @@ func (s *Server) Operations() []api.Operation {
 			Problems: []*api.Kind{api.Conflict, api.Unmatched, api.TooMany, api.LaneFull, api.Full, api.Weak, api.Crowded},
 		},
 		{
-			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: apikey.Publish, FastPath: true,
+			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: callers.Publish, FastPath: true,
 			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch, Headers: []*huma.Param{traceparent},
 			Body: examples.Batch, Draw: batchSchema, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: examples.Results},
 			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
 		},
 		{
-			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: apikey.Read,
+			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: callers.Read,
 			Summary: "Read a message and its deliveries", Do: s.message,
 			Subject: Subject, Answers: api.OK(examples.Record),
 		},
 		{
-			ID: "cancel-message", Method: "DELETE", Path: "/v1/messages/{id}", Scope: apikey.Publish, Audit: "message.cancel",
+			ID: "cancel-message", Method: "DELETE", Path: "/v1/messages/{id}", Scope: callers.Publish, Audit: "message.cancel",
 			Summary: "Cancel the deliveries of a message that have not ended", Do: s.cancel,
 			Subject: Subject, Query: []*api.Param{destination}, Answers: api.OK(examples.Deliveries), Problems: []*api.Kind{api.Archived},
 		},
 		{
-			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: apikey.Publish, Audit: "message.retry",
+			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: callers.Publish, Audit: "message.retry",
 			Summary: "Attempt a message's deliveries now", Do: s.retry,
 			Subject: Subject, Query: []*api.Param{destination, all}, Answers: map[int]any{202: examples.Retried},
 			Problems: []*api.Kind{api.Due, api.InFlight, api.Order, api.Delivered, api.Expired, api.Disabled, api.Deleted, api.Archived},

@@ -19,7 +19,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -88,12 +87,12 @@ func checkQueue(name string) error {
 func (s *Server) Operations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "take", Method: "POST", Path: "/v1/queues/{name}/take", Scope: apikey.Consume,
+			ID: "take", Method: "POST", Path: "/v1/queues/{name}/take", Scope: callers.Consume,
 			Summary: "Take deliveries of a queue, or of an endpoint of kind pull, and wait for some", Do: s.take,
 			Subject: Subject, Body: examples.Take, Draw: takeSchema, Limit: takeBytes, Optional: true, Answers: api.OK(examples.Taken), Problems: []*api.Kind{api.Waiting},
 		},
 		{
-			ID: "settle", Method: "POST", Path: "/v1/queues/{name}/settle", Scope: apikey.Consume,
+			ID: "settle", Method: "POST", Path: "/v1/queues/{name}/settle", Scope: callers.Consume,
 			Summary: "Say what became of deliveries that were taken, or extend their leases", Do: s.settle,
 			Subject: Subject, Body: examples.Settle, Draw: settleSchema, Limit: settleBytes, Answers: api.OK(examples.Settled), Problems: []*api.Kind{api.Crowded},
 		},

@@ -17,8 +17,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -49,7 +49,7 @@ func TestATakeAnswersWhatACallWouldBring(t *testing.T) {
 		`"headers":{"webhook-id":"msg_1","x-shop":"7"}`
 	require.Equal(t, `{"data":[{`+fmt.Sprintf(head, "application/json")+`,"body":{"b": 1,  "a":"<é>"}},`+
 		`{`+fmt.Sprintf(head, "text/plain")+`,"raw_body_base64":"aGk="}]}`, w.Body.String())
-	require.Equal(t, []dispatcher.TakerAsk{{Lane: "q_orders", Owner: (apikey.Key{}).Owner(), Most: 10, For: 30 * time.Second}}, f.Asks)
+	require.Equal(t, []dispatcher.TakerAsk{{Lane: "q_orders", Owner: (callers.APIKey{}).Owner(), Most: 10, For: 30 * time.Second}}, f.Asks)
 	require.Zero(t, f.Given())
 }
 
@@ -72,7 +72,7 @@ func TestATakeSaysWhatItWants(t *testing.T) {
 	w := apitest.Post(h, "/v1/queues/a.b-c_D/take", `{"max":100,"lease":"1h","wait":30}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.JSONEq(t, `{"data":[]}`, w.Body.String())
-	require.Equal(t, dispatcher.TakerAsk{Lane: "q_a.b-c_D", Owner: (apikey.Key{}).Owner(), Most: 100, For: time.Hour, Wait: 30 * time.Second}, f.Asks[0])
+	require.Equal(t, dispatcher.TakerAsk{Lane: "q_a.b-c_D", Owner: (callers.APIKey{}).Owner(), Most: 100, For: time.Hour, Wait: 30 * time.Second}, f.Asks[0])
 	for body, path := range map[string]string{
 		`{"max":0}`: "$.max", `{"max":101}`: "$.max", `{"max":"1"}`: "$.max", `{"lease":"999ms"}`: "$.lease", `{"lease":"1h1s"}`: "$.lease",
 		`{"wait":"31s"}`: "$.wait", `{"wait":"-1s"}`: "$.wait", `{"limit":1}`: "$.limit", `[]`: "$",
@@ -219,11 +219,11 @@ func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
 func TestAKeyThatIsTakenAwayWhileItWaitsGetsNothing(t *testing.T) {
 	const key = "consume-orders-0123456"
 	f := &apitest.Fake{}
-	keys, err := apikey.Parse(key + ":consume@orders")
+	keys, err := callers.ParseAPIKeys(key + ":consume@orders")
 	require.NoError(t, err)
-	ring := apikey.NewRing(keys)
+	ring := callers.NewKeyRing(keys)
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
-		other, err := apikey.Parse(key + ":consume@other")
+		other, err := callers.ParseAPIKeys(key + ":consume@other")
 		ring.Renew(other)
 		return []dispatcher.Given{given("text/plain", "a")}, err
 	}

@@ -1,6 +1,4 @@
-// Package apikey has the keys with which the API may be called: how API_KEYS is read,
-// what each key allows, and how the key of a request is found.
-package apikey
+package callers
 
 import (
 	"crypto/rand"
@@ -67,8 +65,8 @@ func (s Scope) Allows(want Scope) bool {
 	return s&(want|Admin) != 0
 }
 
-// Key is one caller's key. Only its hash is kept.
-type Key struct {
+// APIKey is one caller's key. Only its hash is kept.
+type APIKey struct {
 	Scope Scope
 	Name  string // for logs
 
@@ -79,13 +77,13 @@ type Key struct {
 
 // MayTake reports whether the key may take from a queue, named by its name, or from a pull
 // endpoint, named by its id, and settle the deliveries.
-func (k Key) MayTake(queue string) bool {
+func (k APIKey) MayTake(queue string) bool {
 	return k.Scope.Allows(Consume) || slices.Contains(k.queues, queue)
 }
 
 // Owner identifies the key without revealing it. The deliveries that a key takes belong to it. A
 // key that was only given another name or another scope has the same one.
-func (k Key) Owner() string {
+func (k APIKey) Owner() string {
 	if k.owner == "" { // it was not parsed: it is of this host, or of a link
 		return ownerOf(k.sum)
 	}
@@ -93,21 +91,21 @@ func (k Key) Owner() string {
 }
 
 // Binding binds sessions and links to the key.
-func (k Key) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }
+func (k APIKey) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }
 
-// Keys are the keys with which the API may be called.
-type Keys struct {
-	keys []Key
+// APIKeys are the keys with which the API may be called.
+type APIKeys struct {
+	keys []APIKey
 }
 
 // Empty reports whether there is no key, so that only this host may call.
-func (k Keys) Empty() bool { return len(k.keys) == 0 }
+func (k APIKeys) Empty() bool { return len(k.keys) == 0 }
 
 // Len is how many there are.
-func (k Keys) Len() int { return len(k.keys) }
+func (k APIKeys) Len() int { return len(k.keys) }
 
 // Bindings bind sessions and links to each of the keys.
-func (k Keys) Bindings() access.Keys {
+func (k APIKeys) Bindings() access.Keys {
 	all := make(access.Keys, len(k.keys))
 	for i, one := range k.keys {
 		all[i] = one.Binding()
@@ -116,7 +114,7 @@ func (k Keys) Bindings() access.Keys {
 }
 
 // Without are the owner texts of the keys that others lack.
-func (k Keys) Without(others Keys) (owners []string) {
+func (k APIKeys) Without(others APIKeys) (owners []string) {
 	for _, one := range k.keys {
 		if _, ok := others.Owned(one.Owner()); !ok {
 			owners = append(owners, one.Owner())
@@ -125,34 +123,34 @@ func (k Keys) Without(others Keys) (owners []string) {
 	return owners
 }
 
-// Ring holds the keys that are valid now. It may be used from several
+// KeyRing holds the keys that are valid now. It may be used from several
 // goroutines.
-type Ring struct{ now atomic.Pointer[Keys] }
+type KeyRing struct{ now atomic.Pointer[APIKeys] }
 
-// NewRing returns a ring of keys; none: only this host may call.
-func NewRing(keys Keys) *Ring {
-	r := &Ring{}
+// NewKeyRing returns a ring of keys; none: only this host may call.
+func NewKeyRing(keys APIKeys) *KeyRing {
+	r := &KeyRing{}
 	r.now.Store(&keys)
 	return r
 }
 
 // Renew replaces the keys from the next request on. It ignores an empty set, because without
 // keys the API would be open to all on this host.
-func (r *Ring) Renew(keys Keys) {
+func (r *KeyRing) Renew(keys APIKeys) {
 	if !keys.Empty() {
 		r.now.Store(&keys)
 	}
 }
 
 // Keys are those that are valid now.
-func (r *Ring) Keys() Keys { return *r.now.Load() }
+func (r *KeyRing) Keys() APIKeys { return *r.now.Load() }
 
-// New returns a fresh key.
-func New() string { return "hk_" + rand.Text() }
+// NewAPIKey returns a fresh key.
+func NewAPIKey() string { return "hk_" + rand.Text() }
 
 // Find looks a key up. It compares with each key in constant time, because the time would reveal
 // a part of a key.
-func (k Keys) Find(text string) (found Key, ok bool) {
+func (k APIKeys) Find(text string) (found APIKey, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
 	for i := range k.keys {
@@ -161,37 +159,37 @@ func (k Keys) Find(text string) (found Key, ok bool) {
 		}
 	}
 	if at < 0 || text == "" { // an empty text has a hash too
-		return Key{}, false
+		return APIKey{}, false
 	}
 	return k.keys[at], true
 }
 
 // Owned looks a key up by its owner text.
-func (k Keys) Owned(owner string) (found Key, ok bool) {
+func (k APIKeys) Owned(owner string) (found APIKey, ok bool) {
 	for _, one := range k.keys {
 		if one.Owner() == owner {
 			return one, true
 		}
 	}
-	return Key{}, false
+	return APIKey{}, false
 }
 
 // Caller is the key as a browser's.
-func (k Key) Caller() access.Caller {
+func (k APIKey) Caller() access.Caller {
 	return access.Caller{
 		Name: k.Name, Key: k.Owner(),
 		Read: k.Scope.Allows(Read), Bodies: k.Scope.Allows(Bodies), Admin: k.Scope.Allows(Admin),
 	}
 }
 
-// Parse reads API_KEYS: key:scope+scope[:name] with commas between, where
+// ParseAPIKeys reads API_KEYS: key:scope+scope[:name] with commas between, where
 // a key may be given as sha256:<hex>. Its errors number the entry that is wrong
 // and repeat nothing of it: where key and scope are swapped, that would log the key.
-func Parse(text string) (Keys, error) {
+func ParseAPIKeys(text string) (APIKeys, error) {
 	if strings.TrimSpace(text) == "" {
-		return Keys{}, nil
+		return APIKeys{}, nil
 	}
-	var keys Keys
+	var keys APIKeys
 	var wrong []error
 	sums, names := map[[sha256.Size]byte]int{}, map[string]int{}
 	for i, entry := range strings.Split(text, ",") {
@@ -211,20 +209,20 @@ func Parse(text string) (Keys, error) {
 		keys.keys = append(keys.keys, k)
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return Keys{}, err
+		return APIKeys{}, err
 	}
 	return keys, nil
 }
 
 // parseKey parses one entry. named is false if the entry has no name.
-func parseKey(entry string) (k Key, named bool, err error) {
+func parseKey(entry string) (k APIKey, named bool, err error) {
 	if entry == "" {
-		return Key{}, false, errors.New("is empty")
+		return APIKey{}, false, errors.New("is empty")
 	}
 	entry, isSum := strings.CutPrefix(entry, hashed)
 	text, rest, ok := strings.Cut(entry, ":")
 	if !ok {
-		return Key{}, false, errors.New("has no scope: write key:scope+scope or key:scope+scope:name")
+		return APIKey{}, false, errors.New("has no scope: write key:scope+scope or key:scope+scope:name")
 	}
 	if isSum {
 		k.sum, err = parseSum(text)
@@ -232,17 +230,17 @@ func parseKey(entry string) (k Key, named bool, err error) {
 		k.sum, err = sumKey(text)
 	}
 	if err != nil {
-		return Key{}, false, err
+		return APIKey{}, false, err
 	}
 	granted, name, named := strings.Cut(rest, ":")
 	if k.Scope, k.queues, err = parseScopes(granted); err != nil {
-		return Key{}, false, err
+		return APIKey{}, false, err
 	}
 	k.owner, k.Name = ownerOf(k.sum), name
 	if !named {
 		k.Name = hex.EncodeToString(k.sum[:4])
 	} else if !validName(name) {
-		return Key{}, false, fmt.Errorf("has a name that is not 1 to %d of A-Z a-z 0-9 _ . -", maxName)
+		return APIKey{}, false, fmt.Errorf("has a name that is not 1 to %d of A-Z a-z 0-9 _ . -", maxName)
 	}
 	return k, named, nil
 }

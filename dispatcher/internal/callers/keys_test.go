@@ -1,4 +1,4 @@
-package apikey_test
+package callers_test
 
 import (
 	"crypto/sha256"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apikey"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
@@ -44,7 +44,7 @@ func TestKeysThatAreWrongAreToldWithoutThem(t *testing.T) {
 		secret + ":read,nope," + secret + "3:fly:" + "n":      "entry 3",
 		secret + ":read,sha256:" + sumOf(secret) + ":publish": "entry 2: has the same key",
 	} {
-		_, err := apikey.Parse(text)
+		_, err := callers.ParseAPIKeys(text)
 		require.ErrorContains(t, err, says, text)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
@@ -58,27 +58,27 @@ func sumOf(s string) string {
 // What a hashed key stands for is not known when it is read, so nothing is never
 // found, whatever is there.
 func TestAnEmptyKeyIsNeverFound(t *testing.T) {
-	_, found := apikey.Of(sha256.Sum256(nil)).Find("")
+	_, found := callers.APIKeysOf(sha256.Sum256(nil)).Find("")
 	require.False(t, found)
-	_, found = apikey.Of(sha256.Sum256([]byte("a"))).Find("a")
+	_, found = callers.APIKeysOf(sha256.Sum256([]byte("a"))).Find("a")
 	require.True(t, found)
 }
 
 func TestNoKeysAreNoError(t *testing.T) {
 	for _, text := range []string{"", " \n"} {
-		keys, err := apikey.Parse(text)
+		keys, err := callers.ParseAPIKeys(text)
 		require.NoError(t, err)
 		require.True(t, keys.Empty())
 	}
-	key := apikey.New()
-	require.NotEqual(t, key, apikey.New())
-	keys, err := apikey.Parse(key + ":publish+read:shop\n")
+	key := callers.NewAPIKey()
+	require.NotEqual(t, key, callers.NewAPIKey())
+	keys, err := callers.ParseAPIKeys(key + ":publish+read:shop\n")
 	require.NoError(t, err)
 	require.False(t, keys.Empty())
 }
 
 func TestAKeyMayTakeFromTheQueuesItNames(t *testing.T) {
-	keys, err := apikey.Parse("key-of-two-queues-1:publish+consume@orders+consume@ep_123456789:two," +
+	keys, err := callers.ParseAPIKeys("key-of-two-queues-1:publish+consume@orders+consume@ep_123456789:two," +
 		"key-of-all-queues-1:consume:all,key-of-the-admin-1:admin:ops,key-of-a-reader-01:read:reader")
 	require.NoError(t, err)
 	for text, may := range map[string][]string{
@@ -94,13 +94,13 @@ func TestAKeyMayTakeFromTheQueuesItNames(t *testing.T) {
 		}
 	}
 	two, _ := keys.Find("key-of-two-queues-1")
-	require.True(t, two.Scope.Allows(apikey.Publish))
-	require.False(t, two.Scope.Allows(apikey.Consume), "that is all queues")
+	require.True(t, two.Scope.Allows(callers.Publish))
+	require.False(t, two.Scope.Allows(callers.Consume), "that is all queues")
 }
 
 func TestTheOwnerOfALeaseIsTheKeyWhateverItIsCalled(t *testing.T) {
 	owner := func(text string) string {
-		keys, err := apikey.Parse(text)
+		keys, err := callers.ParseAPIKeys(text)
 		require.NoError(t, err)
 		key, ok := keys.Find("key-of-a-taker-001")
 		require.True(t, ok)
@@ -108,12 +108,12 @@ func TestTheOwnerOfALeaseIsTheKeyWhateverItIsCalled(t *testing.T) {
 		return key.Owner()
 	}
 	require.Equal(t, owner("key-of-a-taker-001:consume:a"), owner("sha256:"+sumOf("key-of-a-taker-001")+":consume@orders:b"))
-	keys, err := apikey.Parse("key-of-another-001:consume:a")
+	keys, err := callers.ParseAPIKeys("key-of-another-001:consume:a")
 	require.NoError(t, err)
 	other, _ := keys.Find("key-of-another-001")
 	require.NotEqual(t, other.Owner(), owner("key-of-a-taker-001:consume:a"))
 }
 
 func TestThisHostWithoutKeysHasAnOwnerToo(t *testing.T) {
-	require.Len(t, apikey.Key{}.Owner(), 16)
+	require.Len(t, callers.APIKey{}.Owner(), 16)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
@@ -249,12 +248,12 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 	return relay.New(relay.Options{
 		Outbox: rows,
 		Read: func(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
-			m, status, problem := messages.Row(r.ID, r.Message, r.Body, policy)
+			m, status, problem := httpapi.ReadRow(r.ID, r.Message, r.Body, policy)
 			return m, relay.Refusal{Status: status, Problem: problem}
 		},
 		Publish: e.Publish,
 		Judge: func(p *dispatcher.Published) relay.Refusal {
-			status, problem := messages.Outcome(p)
+			status, problem := httpapi.RowOutcome(p)
 			return relay.Refusal{Status: status, Problem: problem}
 		},
 		Retention: o.Engine.Keep.Finished,

@@ -8,12 +8,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/links"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -41,7 +35,7 @@ func (s *server) auditOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: callers.Admin,
 		Summary: "List changes with their callers, newest first; the newest 10,000 entries are kept, and in addition the newest 2,000 by links", Do: s.readAudit,
-		Answers: api.OK(examples.AuditPage), Query: append([]*api.Param{
+		Answers: api.OK(exampleAuditPage), Query: append([]*api.Param{
 			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", api.AnyText)),
 			api.Repeated(api.OfWord("what", "May be repeated.", dispatcher.AuditWords)),
 			api.Repeated(api.OfText("target", "The id of an endpoint, a message, a job or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", api.AnyText)),
@@ -62,7 +56,7 @@ func wireAudit(e *dispatcher.AuditEntry) wire.AuditEntry {
 func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 	switch {
 	case q.Operation.Audit == "" || q.Operation.Body != nil || q.Operation.Subject == nil:
-	case q.Operation.Subject == endpoints.Subject:
+	case q.Operation.Subject == endpointSubject:
 		s.recordEndpoint(ctx, q, "")
 	default:
 		e := q.Named()
@@ -76,16 +70,16 @@ func (s *server) recordNamed(ctx context.Context, q *api.Request) {
 // endpoint. It returns an error if the object in the path can't be read, or does not exist.
 func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.AuditEntry) (err error) {
 	switch {
-	case q.Operation.Subject == messages.Subject:
+	case q.Operation.Subject == messageSubject:
 		e.Tenant, err = s.o.MessageLanes.MessageTenant(ctx, q.ID())
-	case q.Operation.Subject == jobs.Subject:
+	case q.Operation.Subject == jobSubject:
 		number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it before
 		_, err = s.o.Jobs.Job(ctx, number)
-	case q.Operation.Subject == links.Subject:
+	case q.Operation.Subject == linkSubject:
 		var l access.Link
 		l, err = s.o.Links.Link(ctx, q.ID())
 		e.Tenant = l.Tenant
-	case q.Operation.Subject == lanes.Subject && !api.IsURL(q.ID()) && q.ID() != "*":
+	case q.Operation.Subject == laneSubject && !api.IsURL(q.ID()) && q.ID() != "*":
 		var lane dispatcher.Lane
 		if lane, err = s.o.Lanes.Lane(ctx, q.ID(), ""); err != nil {
 			return err

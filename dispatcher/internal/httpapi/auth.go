@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 )
 
 // authorised finds the caller's key and rejects a call that needs a scope which the key lacks.
@@ -49,7 +48,7 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want callers
 	case !mayCall(k, r, want):
 		detail := "this key lacks the scope " + want.String()
 		if want == callers.Consume {
-			detail += ", or consume@" + r.PathValue(takers.Subject.Name) + " for this one alone"
+			detail += ", or consume@" + r.PathValue(takenSubject.Name) + " for this one alone"
 		}
 		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: detail})
 		return callers.APIKey{}, false
@@ -79,7 +78,7 @@ func (s *server) admit(w *api.ResponseWriter, r *http.Request, who callers.Ident
 // to take from some queues only.
 func mayCall(k callers.APIKey, r *http.Request, want callers.Scope) bool {
 	if want == callers.Consume {
-		return k.MayTake(r.PathValue(takers.Subject.Name))
+		return k.MayTake(r.PathValue(takenSubject.Name))
 	}
 	return k.Scope.Allows(want)
 }

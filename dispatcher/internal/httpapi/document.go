@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/openapi"
 )
 
 // register routes to all operations, and to the document that describes them. The document is
@@ -15,7 +14,7 @@ func (s *server) register(version string) {
 	for _, o := range all {
 		s.handle(o)
 	}
-	written := sync.OnceValues(func() ([]byte, error) { return openapi.Describe(all, version) })
+	written := sync.OnceValues(func() ([]byte, error) { return describeAPI(all, version) })
 	s.mux.HandleFunc("GET /openapi.json", func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*api.ResponseWriter)
 		w.Call = callDocument

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
 )
 
 // Counter counts the responses of the API, for metrics. It is called on the hot path.
@@ -55,7 +54,7 @@ func Calls() map[string][]int {
 
 // publishes reports whether the call accepts messages.
 func publishes(w *api.ResponseWriter) bool {
-	return w.Call == messages.IDPublish || w.Call == messages.IDBatch
+	return w.Call == IDPublish || w.Call == IDBatch
 }
 
 // logCall counts a call, and logs it if it was rejected.

@@ -1,9 +1,10 @@
 // Package httpapi serves the HTTP API: it checks the caller's key and the request, calls a
-// part of the process, and writes the response.
+// part of the process, and writes the response. Package api has its requests and responses.
 //
-// Each noun has a package: messages, lists, jobs, takers, endpoints, lanes, links. It has the
-// rows of its operations, their handlers, and the interface of the part that they call.
-// Options names the value behind each of these interfaces. Package api is their common base.
+// Each noun has a file: messages.go (publish.go beside it), lists.go, jobs.go, takers_take.go,
+// endpoints.go, lanes.go, links.go. It has the rows of the noun's operations, their handlers,
+// and the interface of the part that they call. Options names the value behind each of these
+// interfaces.
 //
 // operations.go joins the rows to the list of all operations. handle.go serves each: it
 // checks the key (auth.go), the name in the path, and the parameters of the query. The
@@ -30,32 +31,25 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/endpoints"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/links"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lists"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/messages"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/takers"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // Options are the parts of the process that the handlers call, and the settings of the API.
 type Options struct {
-	Publisher    messages.Publisher
-	Messages     messages.Messages
-	MessageLanes messages.MessageLanes
-	Lists        lists.Lists
-	Dead         lists.Dead
+	Publisher    Publisher
+	Messages     Messages
+	MessageLanes MessageLanes
+	Lists        Lists
+	Dead         Dead
 	Attempts     dispatcher.Log
-	Followers    lists.Followers
-	Jobs         jobs.Jobs
-	Endpoints    endpoints.Endpoints
-	Tester       endpoints.Tester
-	Lanes        lanes.Lanes
-	Takers       takers.Takers
-	Links        links.Links
+	Followers    Followers
+	Jobs         Jobs
+	Endpoints    Endpoints
+	Tester       Tester
+	Lanes        Lanes
+	Takers       Takers
+	Links        Links
 	Audit        dispatcher.Audit
 	Stats        Stats
 	Ticks        Ticks
@@ -105,7 +99,7 @@ func New(o Options) (http.Handler, error) {
 		o.Bodies = NewBodies(api.BodyBytes, o.Policy.MaxBody)
 	}
 	s := newServer(o)
-	s.single = messages.SingleBytes(o.Policy.MaxBody, o.Bodies.Most())
+	s.single = SingleBytes(o.Policy.MaxBody, o.Bodies.Most())
 	s.register(o.Version)
 	s.routeProfiles()
 	s.mux.HandleFunc("/", s.noRoute)
@@ -115,7 +109,7 @@ func New(o Options) (http.Handler, error) {
 // NewBodies returns a budget for requests. One key may use half of it, which is enough for at
 // least the largest message.
 func NewBodies(most int64, maxBody int) *api.Bodies {
-	return api.NewBodies(max(most, 2*(messages.PlainBytes(maxBody)+api.FirstBody)))
+	return api.NewBodies(max(most, 2*(PlainBytes(maxBody)+api.FirstBody)))
 }
 
 func newServer(o Options) *server {

@@ -12,8 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/examples"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/lanes"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -46,17 +44,17 @@ func (s *server) plainOperations() []api.Operation {
 	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
 		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: callers.Read,
 		Summary: "Count the deliveries and lanes of the queue", Do: s.stats,
-		Answers: api.OK(examples.Stats),
+		Answers: api.OK(exampleStats),
 	}, {
 		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: callers.Read,
 		Summary: "List the instances, those that started last first", Do: s.instances,
-		Query: api.OfPage(api.MaxLimit), Answers: api.OK(examples.InstancePage),
+		Query: api.OfPage(api.MaxLimit), Answers: api.OK(exampleInstancePage),
 		Problems: []*api.Kind{api.Malformed, api.Listing},
 	}, {
 		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: callers.Tick,
 		Summary: "Do due work, wait until nothing is due, and return when to call again: for platforms that scale to zero", Do: s.tick,
 		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
-		Answers: api.OK(examples.Tick), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
+		Answers: api.OK(exampleTick), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
 	}})
 }
 
@@ -68,7 +66,7 @@ func (s *server) metricsOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "metrics", Method: "GET", Path: "/metrics", Scope: callers.Read, AnyQuery: true,
 		Summary: "Read the metrics, for Prometheus", Do: s.metrics,
-		Answers: api.OK(examples.Metrics), Produces: mediaText,
+		Answers: api.OK(exampleMetrics), Produces: mediaText,
 	}}
 }
 
@@ -77,11 +75,11 @@ func (s *server) healthOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "healthz", Method: "GET", Path: "/healthz", Summary: "Report that the process is alive",
-			AnyQuery: true, Do: s.healthz, Answers: api.OK(examples.Health), Problems: []*api.Kind{api.Unavailable},
+			AnyQuery: true, Do: s.healthz, Answers: api.OK(exampleHealth), Problems: []*api.Kind{api.Unavailable},
 		},
 		{
 			ID: "readyz", Method: "GET", Path: "/readyz", Summary: "Report whether the store can be used",
-			AnyQuery: true, Do: s.readyz, Answers: api.OK(examples.Ready), Problems: []*api.Kind{api.Unavailable},
+			AnyQuery: true, Do: s.readyz, Answers: api.OK(exampleReady), Problems: []*api.Kind{api.Unavailable},
 		},
 	}
 }
@@ -102,13 +100,13 @@ func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, erro
 		Instances:   st.Instances,
 		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
-		Lanes:       api.Convert(st.Lanes, lanes.Wire),
+		Lanes:       api.Convert(st.Lanes, wireLane),
 	}
 	paused, total, err := s.o.Lanes.PausedLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
+	w.PausedLanes, w.Paused = total, api.Convert(paused, wireLane)
 	for _, status := range dispatcher.Statuses { // counts of 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
@@ -210,7 +208,7 @@ func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, err
 		shown := wireStore(store)
 		w.Store = &shown
 		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // otherwise it is ready too
-			w.PausedLanes, w.Paused = total, api.Convert(paused, lanes.Wire)
+			w.PausedLanes, w.Paused = total, api.Convert(paused, wireLane)
 		}
 	}
 	return api.JSON(http.StatusOK, w)

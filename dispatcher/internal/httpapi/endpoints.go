@@ -1,0 +1,347 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
+)
+
+// Endpoints registers, reads and changes endpoints. Methods return dispatcher.ErrNoEndpoint if no
+// endpoint has the id or uid.
+type Endpoints interface {
+	// CreateEndpoint registers an endpoint, whose secret may be missing. If an equal endpoint has
+	// the uid, created is false. If another one has it, CreateEndpoint returns
+	// dispatcher.ErrTaken.
+	CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
+	// TryCreate returns what CreateEndpoint would return, and stores nothing.
+	TryCreate(ctx context.Context, e *dispatcher.Endpoint) (view dispatcher.EndpointView, created bool, err error)
+	// Endpoint returns one endpoint.
+	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
+	// Endpoints returns a page of endpoints.
+	Endpoints(ctx context.Context, f dispatcher.EndpointFilter) (views []dispatcher.EndpointView, next string, err error)
+	// PublicKeys returns a page of public keys from a cache.
+	PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error)
+	// ChangeEndpoint calls change with a copy and stores the copy. It retries with another call
+	// of change after a race. If change changes nothing, nothing is stored.
+	ChangeEndpoint(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
+	// TryChange returns what ChangeEndpoint would return, and stores nothing.
+	TryChange(ctx context.Context, name string, change func(e *dispatcher.Endpoint) error) (dispatcher.EndpointView, error)
+	// DeleteEndpoint deletes an endpoint, and returns the number of deliveries that it cancels.
+	DeleteEndpoint(ctx context.Context, name string) (cancelled int, err error)
+	// RotateSecret adds another secret to an endpoint. If next is zero, it creates one.
+	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
+}
+
+// Pauser pauses the deliveries to endpoints.
+type Pauser interface {
+	// Pause pauses the deliveries to the endpoint with an id or a uid.
+	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// Resume ends a pause.
+	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+}
+
+// endpointServer serves the calls about endpoints.
+type endpointServer struct {
+	Endpoints Endpoints
+	Tester    Tester
+	Lanes     Pauser
+	Policy    dispatcher.Policy
+}
+
+// Operations returns the calls about endpoints.
+func (s *endpointServer) Operations() []api.Operation {
+	return slices.Concat(s.endpointOperations(), s.holdOperations(), s.secretOperations())
+}
+
+const endpointPath = "/v1/endpoints/{id}"
+
+// dryRun asks for the response of a call without its change.
+var dryRun = api.OfFlag("dry_run", "true: only check the call. The response is the one that the call would have, or the same problem. Nothing is stored, audited or announced, and a new endpoint has neither id nor secret.")
+
+func (s *endpointServer) endpointOperations() []api.Operation {
+	one := api.OK(exampleEndpointView)
+	return []api.Operation{
+		{
+			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: callers.Admin, Audit: "endpoint.create",
+			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
+			Query: []*api.Param{dryRun}, Body: exampleEndpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: exampleEndpointCreated, 200: exampleEndpointView},
+			Problems: []*api.Kind{api.Taken, api.Registered},
+		},
+		{
+			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: callers.Read,
+			Summary: "List endpoints, newest first", Do: s.endpoints,
+			Answers: api.OK(exampleEndpointPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
+			}, api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed},
+		},
+		{
+			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: callers.Read,
+			Summary: "Read an endpoint, without its secrets", Do: s.endpoint,
+			Subject: endpointSubject, Answers: one,
+		},
+		{
+			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: callers.Admin, Audit: "endpoint.update",
+			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
+			Subject: endpointSubject, Query: []*api.Param{dryRun}, Body: examplePatch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "delete-endpoint", Method: "DELETE", Path: endpointPath, Scope: callers.Admin, Audit: "endpoint.delete",
+			Summary: "Delete an endpoint and cancel its waiting deliveries", Do: s.deleteEndpoint,
+			Subject: endpointSubject, Answers: api.OK(exampleEndpointDeleted),
+		},
+	}
+}
+
+// holdOperations returns the calls that pause, resume and confirm endpoints.
+func (s *endpointServer) holdOperations() []api.Operation {
+	one := api.OK(exampleEndpointView)
+	return []api.Operation{
+		{
+			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: callers.Admin, Audit: "endpoint.pause",
+			Summary: "Pause the deliveries to an endpoint", Do: s.pauseEndpoint,
+			Subject: endpointSubject, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: callers.Admin, Audit: "endpoint.resume",
+			Summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", Do: s.resumeEndpoint,
+			Subject: endpointSubject, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "confirm-endpoint", Method: "POST", Path: endpointPath + "/confirm", Scope: callers.Admin, Audit: "endpoint.confirm",
+			Summary: "Make the url that a link set the operator's, so that headers are sent to it", Do: s.confirmEndpoint,
+			Subject: endpointSubject, Body: exampleConfirmation, Draw: confirmationSchema, Limit: rotationBytes, Answers: one,
+			Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+	}
+}
+
+// endpointSubject is an endpoint in a path.
+var endpointSubject = &api.Subject{Name: "id", Doc: "The id or the uid of the endpoint.", Schema: api.NameForm.Schema, Example: "merchant-7", Check: api.Known(dispatcher.ValidName, dispatcher.ErrNoEndpoint)}
+
+// endpointBytes limits the description of an endpoint. All its fields at their largest have about
+// 55 KiB, and space and escapes may double that.
+const endpointBytes = 128 << 10
+
+// mediaPatch is the media type of a JSON Merge Patch. Plain JSON is accepted too.
+const mediaPatch = "application/merge-patch+json"
+
+// createEndpoint serves POST /v1/endpoints.
+func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodeEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	if p.Value != nil {
+		policy, l := s.policyOf(ctx)
+		p.Wrong = api.JoinErrors(p.Wrong, p.Value.Validate(policy))
+		if l != nil {
+			p.Wrong = api.JoinErrors(p.Wrong, dispatcher.CheckLinkTopics(p.Value.Topics, nil, l.View.Endpoint != ""))
+		}
+	}
+	if err := api.WrongFields(p.Wrong); err != nil {
+		return nil, err
+	}
+	e := p.Value.Endpoint
+	e.ID = dispatcher.NewEndpointID()
+	where := "url " + api.WithoutSecrets(e.URL)
+	if e.Pull {
+		where = "kind " + api.KindPull
+	}
+	create := s.Endpoints.CreateEndpoint
+	if q.Flag(dryRun.Name) {
+		q.Idle, create = true, s.Endpoints.TryCreate
+	}
+	view, created, err := create(ctx, e)
+	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
+	if err == nil {
+		made.Target = view.ID
+	}
+	if err == nil && !created {
+		made.Detail += ", an equal one was there"
+	}
+	q.RecordMade(ctx, made, err)
+	if err != nil {
+		return nil, err
+	}
+	w := wireEndpoint(&view)
+	if !created {
+		return api.JSON(http.StatusOK, w)
+	}
+	switch {
+	case q.Idle: // neither of the two will be those of the endpoint
+		w.ID = ""
+	case len(view.Secrets) > 0: // only this response has it
+		w.Secret = view.Secrets[0].Secret.Reveal()
+	}
+	return api.JSON(http.StatusCreated, w)
+}
+
+// endpoint serves GET /v1/endpoints/{id}.
+func (s *endpointServer) endpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return answerEndpoint(s.Endpoints.Endpoint(ctx, q.ID()))
+}
+
+// pauseEndpoint serves POST /v1/endpoints/{id}/pause.
+func (s *endpointServer) pauseEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.Lanes.Pause(ctx, q.ID(), ""); err != nil {
+		return nil, err
+	}
+	return s.endpoint(ctx, q)
+}
+
+// resumeEndpoint serves POST /v1/endpoints/{id}/resume.
+func (s *endpointServer) resumeEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.Lanes.Resume(ctx, q.ID(), ""); err != nil {
+		return nil, err
+	}
+	return s.endpoint(ctx, q)
+}
+
+// endpoints serves GET /v1/endpoints.
+func (s *endpointServer) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f := dispatcher.EndpointFilter{Tenants: q.All("tenant"), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View}
+	views, next, err := s.Endpoints.Endpoints(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.EndpointPage{Data: api.Convert(views, wireEndpoint), NextCursor: api.NextCursor(next)})
+}
+
+// patchEndpoint serves PATCH /v1/endpoints/{id}.
+func (s *endpointServer) patchEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodePatch)
+	if err != nil {
+		return nil, err
+	}
+	policy, l := s.policyOf(ctx)
+	return s.change(ctx, q, func(e, before *dispatcher.Endpoint) (detail string, err error) {
+		wrong := p.apply(e, policy)
+		if l != nil && !slices.Equal(before.Topics, e.Topics) {
+			wrong = api.JoinErrors(wrong, dispatcher.CheckLinkTopics(e.Topics, before.AllowedTopics(), l.View.Endpoint != ""))
+		}
+		if e.NoteSetter(before, l != nil); e.Unchanged(before) {
+			q.Idle = true
+		}
+		return p.fields(), api.WrongFields(wrong)
+	})
+}
+
+// change changes an endpoint, and names the headers that this releases and holds.
+func (s *endpointServer) change(ctx context.Context, q *api.Request, change func(e, before *dispatcher.Endpoint) (detail string, err error)) (*api.Response, error) {
+	var before *dispatcher.Endpoint
+	run := s.Endpoints.ChangeEndpoint
+	if q.Flag(dryRun.Name) {
+		q.Idle, run = true, s.Endpoints.TryChange
+	}
+	view, err := run(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
+		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
+			return dispatcher.ErrSealed
+		}
+		before = e.Clone()
+		detail, err := change(e, before)
+		if err != nil {
+			return err
+		}
+		_, l := s.policyOf(ctx)
+		e.NoteSetter(before, l != nil)
+		q.Record(ctx, dispatcher.AuditEntry{Target: e.ID, Tenant: e.Tenant, Detail: detail + namedEndpoint(", releases ", e.Released(before)) + namedEndpoint(", holds ", e.HeldHeaders())})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := wireEndpoint(&view)
+	w.ReleasedHeaders = view.Released(before)
+	return api.JSON(http.StatusOK, w)
+}
+
+// namedEndpoint returns the names of headers for the audit, or nothing if there are none.
+func namedEndpoint(what string, headers []string) string {
+	if len(headers) == 0 {
+		return ""
+	}
+	return what + strings.Join(headers, " ")
+}
+
+// policyOf returns the policy for a caller's changes. It returns the caller as well if it is a
+// link.
+func (s *endpointServer) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
+	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
+		return s.Policy.OfLink(), &c
+	}
+	return s.Policy, nil
+}
+
+// confirmation is the body of a call to confirm a URL.
+type confirmation struct{ url string }
+
+var confirmationFields = api.Fieldset[confirmation]{
+	{Name: "url", Set: func(c *confirmation, v jsontext.Value) error { return api.Filled(&c.url, v) }},
+}
+
+func decodeConfirmation(d *api.Decoder) api.Decoded[confirmation] {
+	return confirmationFields.Fill(d, api.Single, &confirmation{})
+}
+
+// confirmEndpoint serves POST /v1/endpoints/{id}/confirm. The operator then owns the URL, so it
+// may be in the operator's networks and gets the headers.
+func (s *endpointServer) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	p, err := api.Decode(q, decodeConfirmation)
+	if err == nil && len(p.Wrong) == 0 && p.Value.url == "" {
+		p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: "is needed: the url that you have read"}}
+	}
+	if err == nil && len(p.Wrong) == 0 {
+		if _, bad := dispatcher.ParseURL(p.Value.url); bad != nil {
+			p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: bad.Error()}}
+		}
+	}
+	if err == nil {
+		err = api.WrongFields(p.Wrong)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, q, func(e, _ *dispatcher.Endpoint) (detail string, err error) {
+		if e.URL != p.Value.url {
+			return "", &api.Problem{Kind: api.Changed, Detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
+		}
+		for _, wrong := range e.Validate(s.Policy) {
+			if wrong.Path == "$.url" {
+				return "", api.InvalidFields([]dispatcher.FieldError{wrong})
+			}
+		}
+		e.Confirm()
+		return "url " + api.WithoutSecrets(e.URL), nil
+	})
+}
+
+// deleteEndpoint serves DELETE /v1/endpoints/{id}.
+func (s *endpointServer) deleteEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	cancelled, err := s.Endpoints.DeleteEndpoint(ctx, q.ID())
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.EndpointDeleted{Cancelled: cancelled})
+}
+
+func answerEndpoint(view dispatcher.EndpointView, err error) (*api.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wireEndpoint(&view))
+}

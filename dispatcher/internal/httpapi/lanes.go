@@ -1,0 +1,267 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Lanes reads, pauses and resumes lanes. A destination is a lane, an endpoint's id or uid, a URL,
+// or * for all lanes.
+type Lanes interface {
+	// Lane returns the lane of a destination, for a URL the lane of tenant. It returns
+	// dispatcher.ErrNoEndpoint if no endpoint has the uid.
+	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
+	// Lanes returns a page of all lanes.
+	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
+	// LaneStates returns the states of these lanes, without missing ones.
+	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
+	// PausedLanes returns the lanes that were paused last, and the number of all paused lanes.
+	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
+	// Pause pauses a destination. It returns dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane if
+	// there is no such endpoint or lane.
+	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// Resume ends a pause.
+	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	// OtherTenants returns the number of lanes of other tenants at a URL's origin.
+	OtherTenants(ctx context.Context, url, tenant string) (dispatcher.OtherTenants, error)
+	// PauseTenants pauses the lanes of all tenants at a URL's origin.
+	PauseTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+	// ResumeTenants ends the pauses of all tenants at a URL's origin.
+	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
+}
+
+// LaneFinder finds the lanes of destinations.
+type LaneFinder interface {
+	// Lane returns the lane of a destination, for a URL the lane of tenant. It returns
+	// dispatcher.ErrNoEndpoint if no endpoint has the uid.
+	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
+}
+
+// laneServer serves the calls about lanes.
+type laneServer struct{ Lanes Lanes }
+
+// laneSubject is a lane in a path.
+var laneSubject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.", Schema: api.LaneForm.Schema, Example: "merchant-7", Check: checkLane}
+
+// Operations returns the calls about lanes.
+func (s *laneServer) Operations() []api.Operation {
+	params := []*api.Param{
+		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.TenantForm),
+		api.OfFlag("all_tenants", "true, with a URL: also the lanes of all other tenants that exist at its origin now."),
+		api.OfText("cursor", "With all_tenants: next_cursor of the call before.", api.AnyFilled),
+	}
+	one := api.OK(exampleLaneState)
+	return []api.Operation{
+		{
+			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: callers.Read,
+			Summary: "List lanes, newest first", Do: s.lanes,
+			Query: append([]*api.Param{
+				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
+				api.Repeated(api.OfText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", api.TenantForm)),
+			}, api.OfPage(api.MaxLimit)...), Answers: api.OK(exampleLanePage),
+			Problems: []*api.Kind{api.Malformed, api.Listing},
+		},
+		{
+			ID: "pause-lane", Method: "POST", Path: "/v1/lanes/{lane}/pause", Scope: callers.Admin, Audit: "lane.pause",
+			Summary: "Pause the deliveries to a destination, or all deliveries", Do: s.pauseLane,
+			Subject: laneSubject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+		{
+			ID: "resume-lane", Method: "POST", Path: "/v1/lanes/{lane}/resume", Scope: callers.Admin, Audit: "lane.resume",
+			Summary: "Resume the deliveries to a destination, and close its breaker", Do: s.resumeLane,
+			Subject: laneSubject, Query: params, Answers: one, Problems: []*api.Kind{api.Changed, api.Sealed},
+		},
+	}
+}
+
+// unknownDestination returns a problem if no endpoint has the uid.
+func unknownDestination(err error) error {
+	if errors.Is(err, dispatcher.ErrNoEndpoint) {
+		return api.WrongField(api.QueryDestination, "there is no endpoint with this uid; a queue is written q_<its name>")
+	}
+	return err
+}
+
+// lanesOf returns the lanes of destinations. A URL has one lane for each tenant, or only one if no
+// tenant is given.
+func lanesOf(ctx context.Context, finder LaneFinder, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
+	for _, destination := range destinations {
+		of := []string{""}
+		if api.IsURL(destination) && len(tenants) > 0 {
+			of = tenants
+		}
+		for _, tenant := range of {
+			lane, err := finder.Lane(ctx, destination, tenant)
+			if err != nil {
+				return nil, unknownDestination(err)
+			}
+			lanes = append(lanes, lane)
+		}
+		if len(lanes) > api.MaxValues {
+			return nil, api.WrongField(api.QueryDestination, "means more than 100 lanes, with all these tenants")
+		}
+	}
+	return lanes, nil
+}
+
+// checkLane returns an error if the unescaped path has no valid lane. A lane may be a URL.
+func checkLane(text string) error {
+	if text == string(dispatcher.AllLanes) {
+		return nil
+	}
+	if why := api.DestinationForm.Refuse(text); why != "" {
+		return api.WrongField("path.lane", why)
+	}
+	return nil
+}
+
+// lanes serves GET /v1/lanes.
+func (s *laneServer) lanes(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if destinations := q.All("destination"); len(destinations) > 0 {
+		return s.namedLanes(ctx, q, destinations)
+	}
+	if len(q.All("tenant")) > 0 {
+		return nil, api.WrongField("query.tenant", "goes with a URL as destination only")
+	}
+	states, next, err := s.Lanes.Lanes(ctx, q.Limit(), q.Cursor())
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.LanePage{Data: api.Convert(states, wireLane), NextCursor: api.NextCursor(next)})
+}
+
+// pauseLane serves POST /v1/lanes/{lane}/pause.
+func (s *laneServer) pauseLane(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return s.hold(ctx, q, s.Lanes.Pause, s.Lanes.PauseTenants)
+}
+
+// resumeLane serves POST /v1/lanes/{lane}/resume.
+func (s *laneServer) resumeLane(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return s.hold(ctx, q, s.Lanes.Resume, s.Lanes.ResumeTenants)
+}
+
+// namedLanes returns the lanes of destinations, which fit in one page.
+func (s *laneServer) namedLanes(ctx context.Context, q *api.Request, destinations []string) (*api.Response, error) {
+	if q.Cursor() != "" {
+		return nil, api.WrongField("query.cursor", "goes without destination")
+	}
+	lanes, err := lanesOf(ctx, s.Lanes, destinations, q.All("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.Lanes.LaneStates(ctx, lanes)
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.LanePage{Data: api.Convert(states, wireLane)})
+}
+
+type (
+	holdFunc    func(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
+	tenantsFunc func(ctx context.Context, destination, cursor string) (dispatcher.OtherTenants, error)
+)
+
+// laneRequest is a request to pause or resume a lane.
+type laneRequest struct {
+	destination, tenant string
+	all                 bool // all tenants' lanes at a URL's origin
+	cursor              string
+}
+
+// hold pauses or resumes any destination.
+func (s *laneServer) hold(ctx context.Context, q *api.Request, one holdFunc, all tenantsFunc) (*api.Response, error) {
+	asked, err := parseLaneRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	var others dispatcher.OtherTenants
+	if asked.all { // this is first, because it reaches the rest if a part of the store is down
+		if others, err = all(ctx, asked.destination, asked.cursor); err != nil {
+			return nil, err
+		}
+	}
+	state, err := one(ctx, asked.destination, asked.tenant)
+	if err != nil {
+		return nil, err
+	}
+	if api.IsURL(asked.destination) && !asked.all {
+		if others, err = s.Lanes.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
+			others.Failed++ // the destination itself is paused or resumed
+		}
+	}
+	w := wireLane(&state)
+	if api.IsURL(asked.destination) {
+		w.OtherTenants = &wire.OtherTenants{
+			Lanes: others.Lanes, Changed: others.Changed, Failed: others.Failed, NextCursor: api.NextCursor(others.Next),
+		}
+	}
+	return api.JSON(http.StatusOK, w)
+}
+
+func parseLaneRequest(q *api.Request) (laneRequest, error) {
+	h := laneRequest{destination: q.ID(), tenant: q.One("tenant"), all: q.Flag("all_tenants"), cursor: q.Cursor()}
+	switch {
+	case h.tenant != "" && !api.IsURL(h.destination):
+		return h, api.WrongField("query.tenant", "goes with a URL only: any other destination has one tenant")
+	case h.all && !api.IsURL(h.destination):
+		return h, api.WrongField("query.all_tenants", "goes with a URL only: any other destination has one tenant")
+	case h.all && h.tenant != "":
+		return h, api.WrongField("query.all_tenants", "goes without tenant")
+	case h.cursor != "" && !h.all:
+		return h, api.WrongField("query.cursor", "goes with all_tenants only")
+	}
+	return h, nil
+}
+
+// wireLane returns a lane as callers read it.
+func wireLane(l *dispatcher.LaneState) wire.LaneState {
+	state, why := l.Standing()
+	w := wire.LaneState{
+		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, UID: l.UID, State: string(state), Why: string(why),
+		Since: wire.Time{Time: l.Since}, By: l.By,
+		InFlight: l.InFlight, Waiting: l.Waiting, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
+		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
+		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},
+	}
+	w.Queue = l.Queue
+	if l.Limits.Pull || l.Lane.IsQueue() {
+		w.Kind = api.KindPull
+	}
+	if l.Lane.IsEndpoint() {
+		w.Endpoint = string(l.Lane)
+	}
+	switch why {
+	case dispatcher.WhyAll:
+		w.Since, w.By = wire.Time{Time: l.All.Since}, l.All.By
+	case dispatcher.WhyFailing, dispatcher.WhyBreaker:
+		if state != dispatcher.StateDisabled {
+			w.Since = wire.Time{Time: l.Failing}
+		}
+	case dispatcher.WhyRate:
+		w.Until = wire.Time{Time: l.Token.Add(time.Millisecond - 1).Truncate(time.Millisecond)} // rounded up as in its deliveries
+	}
+	return w
+}
+
+// rateOf returns the rate with an interval, per second, minute or hour. It uses the shortest unit
+// with a whole number, because a lane keeps only the interval.
+func rateOf(interval time.Duration) string {
+	if interval <= 0 {
+		return ""
+	}
+	var r dispatcher.Rate
+	for _, per := range []time.Duration{time.Second, time.Minute, time.Hour} {
+		r = dispatcher.Rate{Count: int((per + interval/2) / interval), Per: per}
+		if r.Count > 0 && r.Interval() == interval {
+			break
+		}
+	}
+	return r.String()
+}

@@ -1,0 +1,209 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Lists queries pages of deliveries. A list returns dispatcher.ErrCursor for a cursor that it
+// did not make.
+type Lists interface {
+	// Deliveries returns a page of deliveries.
+	Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error)
+	// Ended returns a page of the finished deliveries of an endpoint, oldest first.
+	Ended(ctx context.Context, name string, f dispatcher.EndedFilter) (dispatcher.EndedPage, error)
+}
+
+// Dead queries the dead deliveries.
+type Dead interface {
+	// Dead returns their counts by destination and reason.
+	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
+}
+
+// listServer serves the lists of deliveries and of attempts.
+type listServer struct {
+	Lists     Lists
+	Dead      Dead
+	Attempts  dispatcher.Log
+	Followers Followers
+	Lanes     LaneFinder
+}
+
+// Operations returns the operations of the lists.
+func (s *listServer) Operations() []api.Operation {
+	return slices.Concat(s.listOperations(), s.attemptOperations())
+}
+
+// listOperations returns the operations that list deliveries of any message.
+func (s *listServer) listOperations() []api.Operation {
+	return []api.Operation{
+		{
+			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read,
+			Summary: "List deliveries, newest first, as JSON or CSV", Do: s.deliveries, CSV: true,
+			Answers: api.OK(examplePage), Query: append(append(filterParams(),
+				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.SubjectForm)),
+				api.OfWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
+					"tenant, destination or a subject, which has it by default. ended: only deliveries that have ended, newest first; the default if only such statuses are named. "+
+					"due: only waiting deliveries, by their next attempt, the earliest first. Other lists have deliveries that ended, newest first, then those in flight, ready ones, and waiting ones, "+
+					"by their next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed, api.Listing},
+		},
+		{
+			ID: "list-endpoint-deliveries", Method: "GET", Path: "/v1/endpoints/{id}/deliveries", Scope: callers.Read,
+			Summary: "List the deliveries to an endpoint that ended, oldest first by their end, as JSON or CSV", Do: s.ended,
+			Subject: endpointSubject, Answers: api.OK(exampleEndedPage), CSV: true, Query: append([]*api.Param{
+				api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
+				api.OfTime("since", "Ended at this time or later."),
+				api.OfTime("until", "Ended before this time."),
+			}, api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed, api.Listing},
+		},
+		{
+			ID: "list-dead", Method: "GET", Path: "/v1/dead", Scope: callers.Read,
+			Summary: "Count the dead deliveries by destination and reason, most first", Do: s.dead,
+			Answers: api.OK(exampleDeadPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
+				api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
+			}, api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed, api.Listing},
+		},
+	}
+}
+
+// filterParams returns the parameters that filter deliveries. Jobs have them in their bodies.
+func filterParams() []*api.Param {
+	return []*api.Param{
+		api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
+		api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated.", api.TopicsForm)),
+		api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
+		api.Repeated(api.OfText("subject", "The caller's own reference, exactly. May be repeated.", api.SubjectForm)),
+		api.OfFlag("failed", "true: only those that are not finished and had a failed attempt."),
+		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
+		api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
+		api.OfTime("since", "Accepted, ended, or due, by the order of the list, at this time or later."),
+		api.OfTime("until", "Accepted, ended, or due, by the order of the list, before this time."),
+	}
+}
+
+// deliveries serves GET /v1/deliveries.
+func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f, err := deliveryFilter(ctx, s.Lanes, q)
+	if err != nil {
+		return nil, err
+	}
+	f.Cursor, f.Order = q.Cursor(), dispatcher.Order(q.One("order"))
+	if err := f.Arrange(); err != nil {
+		return nil, api.WrongField("query.order", err.Error())
+	}
+	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
+		f.Limit = limit
+		page, err := s.Lists.Deliveries(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		w := wire.Page{Data: api.Convert(page.Deliveries, api.Listed), NextCursor: api.NextCursor(page.Next), CompleteSince: wire.Time{Time: page.CompleteSince}}
+		everything := q.View == dispatcher.View{}
+		if everything {
+			w.LookedAt = page.LookedAt
+		}
+		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
+		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may belong to another tenant
+			w.LookedUntil = wire.Time{Time: page.Reached.At}
+		}
+		if q.Prefers(api.MediaCSV) {
+			return answerCSV(w.Data, w.NextCursor, w.CompleteSince)
+		}
+		return api.JSON(http.StatusOK, w)
+	})
+}
+
+// ended serves GET /v1/endpoints/{id}/deliveries.
+func (s *listServer) ended(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f := dispatcher.EndedFilter{
+		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Since: q.Time("since"), Until: q.Time("until"), Cursor: q.Cursor(), View: q.View,
+	}
+	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
+		f.Limit = limit
+		page, err := s.Lists.Ended(ctx, q.ID(), f)
+		if err != nil {
+			return nil, err
+		}
+		w := wire.EndedPage{
+			Data: api.Convert(page.Deliveries, api.Listed), ResumeCursor: page.Resume, LookedAt: page.LookedAt,
+			CompleteSince: wire.Time{Time: page.CompleteSince},
+		}
+		if page.More {
+			w.NextCursor = &w.ResumeCursor
+		}
+		if !q.Prefers(api.MediaCSV) {
+			return api.JSON(http.StatusOK, w)
+		}
+		r, err := answerCSV(w.Data, w.NextCursor, w.CompleteSince)
+		if err == nil {
+			r.Headers[wire.HeaderResumeCursor] = w.ResumeCursor
+		}
+		return r, err
+	})
+}
+
+// answerCSV returns a page of deliveries as CSV, with its cursor in a header.
+func answerCSV(list []wire.Delivery, next *string, complete wire.Time) (*api.Response, error) {
+	var b bytes.Buffer
+	if err := wire.WriteDeliveries(&b, list); err != nil {
+		return nil, err
+	}
+	headers := map[string]string{}
+	if next != nil {
+		headers[wire.HeaderNextCursor] = *next
+	}
+	if !complete.IsZero() {
+		headers[wire.HeaderCompleteSince] = complete.Text()
+	}
+	return &api.Response{Status: http.StatusOK, ContentType: api.MediaCSV + "; charset=utf-8", Body: b.Bytes(), Headers: headers}, nil
+}
+
+// dead serves GET /v1/dead.
+func (s *listServer) dead(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f := dispatcher.DeadFilter{
+		Tenants: q.All("tenant"), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View,
+	}
+	var err error
+	if f.Lanes, err = lanesOf(ctx, s.Lanes, q.All("destination"), f.Tenants); err != nil {
+		return nil, err
+	}
+	page, err := s.Dead.Dead(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.DeadPage{Data: api.Convert(page.Groups, wireDead), NextCursor: api.NextCursor(page.Next)})
+}
+
+func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
+	w := wire.DeadGroup{
+		Destination: string(g.Lane), URL: g.URL, UID: g.UID, Reason: string(g.Reason), Count: g.Count,
+		Newest: wire.Time{Time: g.Newest}, LastStatusCode: g.LastStatus, LastError: g.LastError,
+	}
+	if g.Lane.IsEndpoint() {
+		w.Endpoint = string(g.Lane)
+	}
+	return w
+}
+
+// deliveryFilter parses the parameters of filterParams.
+func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request) (f dispatcher.Filter, err error) {
+	f = dispatcher.Filter{
+		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),
+		Topics: q.All("topic"), Tenants: q.All("tenant"), Subjects: q.All("subject"), SubjectLike: q.All("subject_like"),
+		Failed: q.Flag("failed"), Since: q.Time("since"), Until: q.Time("until"), View: q.View,
+	}
+	f.Lanes, err = lanesOf(ctx, finder, q.All("destination"), f.Tenants)
+	return f, err
+}

@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Followers follow the log of attempts.
+type Followers interface {
+	// FollowLog calls show for matching lines of the log as they are written. If a position is
+	// given, the lines after it come first. It returns when ctx ends or show fails. An event
+	// without a line or a gap is a heartbeat, and the first one comes at once.
+	FollowLog(ctx context.Context, f dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error
+}
+
+// attemptOperations returns the operations about attempts.
+func (s *listServer) attemptOperations() []api.Operation {
+	return []api.Operation{
+		{
+			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: callers.Read,
+			Summary: "List attempts, and ends without one, newest first; or follow them as events", Do: s.attempts,
+			Headers: []*huma.Param{{
+				Name: lastEventID, In: "header", Schema: api.TextSchema,
+				Description: "With Accept: text/event-stream: the id of the last event that came. The stream goes on behind it.",
+			}},
+			Events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
+				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
+				"limit and cursor are refused. With since it begins at that time.",
+			Answers: api.OK(exampleLoggedPage), Query: append([]*api.Param{
+				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated: any of them matches.", api.DestinationForm)),
+				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.TenantForm)),
+				api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", api.TopicsForm)),
+				api.Repeated(api.OfText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", api.SubjectForm)),
+				api.Repeated(api.OfText("message", "The id of a message. May be repeated.", api.MessageForm)),
+				api.Repeated(api.OfWord("outcome", "May be repeated.", dispatcher.Happenings)),
+				api.Repeated(api.OfStatusCode("status_code", "The status that the receiver answered. May be repeated.")),
+				api.Repeated(api.OfText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", api.JobForm)),
+				api.OfTime("since", "Began at this time or later."),
+				api.OfTime("until", "Began before this time."),
+			}, api.OfPage(api.MaxLimit)...),
+			Problems: []*api.Kind{api.Malformed, api.Waiting},
+		},
+	}
+}
+
+// attempts serves GET /v1/attempts.
+func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f, err := s.logFilter(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if q.HTTP.Method == http.MethodGet && q.Prefers(api.MediaEvents) {
+		return nil, s.followAttempts(ctx, q, f)
+	}
+	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
+		page, err := s.Attempts.ReadLog(ctx, f, limit, q.Cursor())
+		if err != nil {
+			return nil, err
+		}
+		w := wire.LoggedPage{
+			Data: api.Convert(page.Lines, func(l *dispatcher.Logged) wire.LoggedAttempt { return logged(q, l) }), NextCursor: api.NextCursor(page.Next), LookedAt: page.LookedAt,
+			CompleteSince: wire.Time{Time: page.CompleteSince},
+		}
+		return api.JSON(http.StatusOK, w)
+	})
+}
+
+// followAttempts serves GET /v1/attempts as an event stream. It returns an error only if
+// nothing was written.
+func (s *listServer) followAttempts(ctx context.Context, q *api.Request, f dispatcher.LogFilter) error {
+	for _, name := range []string{"limit", "cursor"} {
+		if q.Query.Has(name) {
+			return api.WrongField("query."+name, "an event stream has no pages: leave it out")
+		}
+	}
+	ctx, leave, ok := q.Wait(ctx)
+	if !ok {
+		return &api.Problem{Kind: api.Waiting, Detail: "half of MAX_CONNECTIONS do; end one that is not needed, or raise the setting"}
+	}
+	defer leave()
+	out := NewStream(q.Writer)
+	err := s.Followers.FollowLog(ctx, f, q.HTTP.Header.Get(lastEventID), func(all []dispatcher.LogEvent) error {
+		if !q.StillAllowed() {
+			return api.ErrKeyGone
+		}
+		for i := range all {
+			if err := out.Send(event(q, &all[i])); err != nil {
+				return err
+			}
+		}
+		return out.Flush()
+	})
+	if callers.CrowdedOut(ctx) {
+		err = callers.ErrCrowdedOut
+	}
+	switch {
+	case q.Writer.Begun:
+		if why := ending(err); why != "" {
+			_ = out.Send(Event{Name: "end", Data: wire.StreamEnd{Reason: why}}) // it fails if the caller is gone
+			_ = out.Flush()
+		}
+		return nil
+	case errors.Is(err, dispatcher.ErrCursor):
+		return api.WrongField("header."+lastEventID, "is not the id of an event of this stream, or its store was emptied since: leave it out to begin anew")
+	}
+	return err
+}
+
+// ending returns the reason for an event stream's end, for its caller; empty: the caller left.
+func ending(err error) string {
+	switch {
+	case errors.Is(err, dispatcher.ErrBehind):
+		return "slow"
+	case errors.Is(err, dispatcher.ErrStopping):
+		return "stopping"
+	case errors.Is(err, api.ErrKeyGone):
+		return "key"
+	case errors.Is(err, callers.ErrCrowdedOut):
+		return "busy"
+	}
+	return ""
+}
+
+// event converts an event of the log for its caller.
+func event(q *api.Request, e *dispatcher.LogEvent) Event {
+	switch {
+	case e.Line != nil:
+		return Event{Name: "attempt", ID: e.At, Data: logged(q, e.Line)}
+	case !e.Gap.IsZero():
+		return Event{Name: "gap", ID: e.At, Data: wire.Gap{CompleteSince: wire.Time{Time: e.Gap}}}
+	}
+	return Event{ID: e.At}
+}
+
+// logged converts a line of the log for its caller.
+func logged(q *api.Request, l *dispatcher.Logged) wire.LoggedAttempt {
+	w := wireLogged(l)
+	w.Job = jobID(q, l.Job)
+	if !q.Bodies {
+		w.ResponseExcerpt, w.ResponseBytes = "", len(l.Attempt.Excerpt)
+	}
+	return w
+}
+
+func (s *listServer) logFilter(ctx context.Context, q *api.Request) (f dispatcher.LogFilter, err error) {
+	f = dispatcher.LogFilter{
+		Tenants: q.All("tenant"), Topics: q.All("topic"), Subjects: q.All("subject"), Messages: q.All("message"),
+		Happenings: api.AsWords[dispatcher.Happening](q.All("outcome")), Statuses: q.Numbers("status_code"), Jobs: jobsOf(q, "job"),
+		Since: q.Time("since"), Until: q.Time("until"), View: q.View,
+	}
+	f.Lanes, err = lanesOf(ctx, s.Lanes, q.All("destination"), f.Tenants)
+	return f, err
+}
+
+func wireLogged(l *dispatcher.Logged) wire.LoggedAttempt {
+	a := &l.Attempt
+	w := wire.LoggedAttempt{
+		ID: l.ID.String(), MessageID: l.ID.Message, Destination: string(l.ID.Lane), URL: a.URL, Address: a.Address,
+		Topic: l.Topic, Tenant: l.Tenant, Subject: l.Subject, Attempt: a.Number, At: wire.Time{Time: a.At}, DurationMS: a.Duration.Milliseconds(),
+		StatusCode: a.Status, Class: string(a.Class), Outcome: string(l.Happening), Error: strings.ToValidUTF8(a.Error, "�"),
+		ResponseExcerpt: strings.ToValidUTF8(string(a.Excerpt), "�"),
+		NextAttemptAt:   wire.Time{Time: a.Next}, Resend: a.Resend, ShortHello: a.ShortHello,
+	}
+	if l.Reason != "" {
+		w.Error = string(l.Reason)
+	}
+	return w
+}
+
+// lastEventID is the header with the position of a caller that lost its event stream.
+const lastEventID = "Last-Event-ID"
+
+// jobsOf returns the numbers of the jobs in a parameter. JobForm has checked them before.
+func jobsOf(q *api.Request, name string) (all []int64) {
+	for _, text := range q.All(name) {
+		number, _ := dispatcher.ParseJobID(text)
+		all = append(all, number)
+	}
+	return all
+}
+
+// jobID returns the id of a job for a caller that may see everything; empty: there is none, or
+// it is hidden.
+func jobID(q *api.Request, number int64) string {
+	if number == 0 || q.View != (dispatcher.View{}) {
+		return ""
+	}
+	return (&dispatcher.Job{Number: number}).ID()
+}

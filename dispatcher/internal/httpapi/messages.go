@@ -1,0 +1,247 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/trace"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// Messages reads and changes messages. If there is an archive, it is queried too.
+type Messages interface {
+	// Message returns a message with its deliveries, or dispatcher.ErrNotFound.
+	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
+	// Cancel cancels the unfinished deliveries of a message, or only the one in lane if that is
+	// set. It returns their new state.
+	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
+	// Retry attempts these deliveries now, and returns the reason for each that it leaves. With
+	// delivered it attempts delivered ones too.
+	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
+}
+
+// MessageLanes finds the lanes of a message's destinations. Methods return dispatcher.ErrNotFound
+// if there is no such message. If there is an archive, it is queried too.
+type MessageLanes interface {
+	// MessageTenant returns the tenant of a message.
+	MessageTenant(ctx context.Context, id string) (string, error)
+	// MessageLane returns the lane of a destination. For a URL it uses the tenant of the message.
+	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
+}
+
+// messageServer serves the calls about messages.
+type messageServer struct {
+	Publisher    Publisher
+	Messages     Messages
+	MessageLanes MessageLanes
+	Policy       dispatcher.Policy
+	Single       int64        // the size limit of the request of one message
+	Tracer       trace.Tracer // nil: nothing is traced
+	Log          *slog.Logger
+}
+
+// messageSubject is a message in a path.
+var messageSubject = &api.Subject{Name: "id", Doc: "The id of the message.", Schema: api.MessageForm.Schema, Example: "order-4711-paid", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
+
+// traceparent is the header of both calls that publish.
+var traceparent = &huma.Param{
+	Name: "traceparent", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+	Description: "The caller's span, by W3C Trace Context. It is kept beside the messages, and is no part of their content. An invalid one is ignored.",
+}
+
+// Operations returns the calls about messages.
+func (s *messageServer) Operations() []api.Operation {
+	destination := api.OfText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", api.DestinationForm)
+	all := api.OfFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
+	published := map[int]any{202: examplePublished, 200: exampleDuplicate}
+	return []api.Operation{
+		{
+			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: callers.Publish, FastPath: true,
+			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.publish,
+			Headers: []*huma.Param{{
+				Name: "Idempotency-Key", In: "header", Schema: keySchema(),
+				Description: "1 to 255 printable characters, which become the id of a message without one. A key that is no valid id becomes idk_ and the first 32 hex digits of its SHA-256. Quotes around the key are removed.",
+			}, traceparent},
+			Body: exampleMessage, Draw: messageSchema, Limit: s.Single, Answers: published,
+			Cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.Policy.MaxBody),
+			Problems: []*api.Kind{api.Conflict, api.Unmatched, api.TooMany, api.LaneFull, api.Full, api.Weak, api.Crowded},
+		},
+		{
+			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: callers.Publish, FastPath: true,
+			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch, Headers: []*huma.Param{traceparent},
+			Body: exampleBatch, Draw: batchSchema, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: exampleResults},
+			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
+		},
+		{
+			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: callers.Read,
+			Summary: "Read a message and its deliveries", Do: s.message,
+			Subject: messageSubject, Answers: api.OK(exampleRecord),
+		},
+		{
+			ID: "cancel-message", Method: "DELETE", Path: "/v1/messages/{id}", Scope: callers.Publish, Audit: "message.cancel",
+			Summary: "Cancel the deliveries of a message that have not ended", Do: s.cancel,
+			Subject: messageSubject, Query: []*api.Param{destination}, Answers: api.OK(exampleDeliveries), Problems: []*api.Kind{api.Archived},
+		},
+		{
+			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: callers.Publish, Audit: "message.retry",
+			Summary: "Attempt a message's deliveries now", Do: s.retry,
+			Subject: messageSubject, Query: []*api.Param{destination, all}, Answers: map[int]any{202: exampleRetried},
+			Problems: []*api.Kind{api.Due, api.InFlight, api.Order, api.Delivered, api.Expired, api.Disabled, api.Deleted, api.Archived},
+		},
+	}
+}
+
+// The calls that accept messages.
+const (
+	IDPublish = "publish"
+	IDBatch   = "publish-batch"
+)
+
+// message serves GET /v1/messages/{id}.
+func (s *messageServer) message(ctx context.Context, q *api.Request) (*api.Response, error) {
+	view, err := s.Messages.Message(ctx, q.ID())
+	if err != nil {
+		return nil, err
+	}
+	w := wireMessage(view)
+	switch gone := view.Message.Apart; {
+	case gone != nil && view.Message.Body == nil: // the body is not kept
+		w.BodyBytes = gone.Size
+	case q.Bodies:
+		setWireBody(&w.Message, &view.Message)
+	default:
+		sum := sha256.Sum256(view.Message.Body)
+		w.BodyBytes, w.BodySHA256 = len(view.Message.Body), hex.EncodeToString(sum[:])
+	}
+	for i := range w.Deliveries {
+		if !q.Bodies {
+			api.HideResponses(&w.Deliveries[i], &view.Deliveries[i])
+		}
+	}
+	body, err := w.Append(nil)
+	if err != nil {
+		return nil, fmt.Errorf("read message %s: %w", q.ID(), err)
+	}
+	return &api.Response{Status: http.StatusOK, ContentType: api.MediaJSON, Body: body}, nil
+}
+
+// cancel serves DELETE /v1/messages/{id}.
+func (s *messageServer) cancel(ctx context.Context, q *api.Request) (*api.Response, error) {
+	lane, err := s.destination(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := s.Messages.Cancel(ctx, q.ID(), lane)
+	if err != nil {
+		return nil, elsewhere(q, err)
+	}
+	if !q.Reads {
+		return api.JSON(http.StatusOK, deliveriesOf{q.ID(), api.Convert(deliveries, briefDelivery)})
+	}
+	list := api.Convert(deliveries, api.Delivery)
+	if !q.Bodies {
+		for i := range list {
+			api.HideResponses(&list[i], &deliveries[i])
+		}
+	}
+	return api.JSON(http.StatusOK, deliveriesOf{q.ID(), list})
+}
+
+// retry serves POST /v1/messages/{id}/retry.
+func (s *messageServer) retry(ctx context.Context, q *api.Request) (*api.Response, error) {
+	lane, err := s.destination(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Messages.Retry(ctx, q.ID(), lane, q.Flag("all") || lane != "")
+	if err != nil {
+		return nil, elsewhere(q, err)
+	}
+	full := api.Convert(all, wireRetried)
+	if !q.Bodies {
+		for i := range full {
+			api.HideResponses(&full[i].Delivery, &all[i].Delivery)
+		}
+	}
+	var list any = full
+	if !q.Reads {
+		list = api.Convert(all, func(r *dispatcher.Retried) wire.BriefDelivery {
+			w := briefDelivery(&r.Delivery)
+			w.Retried, w.Why = new(r.Left == dispatcher.LeftNot), string(r.Left)
+			return w
+		})
+	}
+	if slices.ContainsFunc(all, func(r dispatcher.Retried) bool { return r.Left == dispatcher.LeftNot }) {
+		return api.JSON(http.StatusAccepted, deliveriesOf{q.ID(), list})
+	}
+	p := leaving[all[0].Left]
+	q.Writer.Refusal = p
+	body, err := json.Marshal(struct {
+		wire.Problem
+		Deliveries any `json:"deliveries"`
+	}{p.Wire(), list})
+	return p.Response(body), err
+}
+
+// destination returns the lane of the destination that the URL's query names; empty: it names
+// none.
+func (s *messageServer) destination(ctx context.Context, q *api.Request) (dispatcher.Lane, error) {
+	text := q.One("destination")
+	if text == "" {
+		return "", nil
+	}
+	lane, err := s.MessageLanes.MessageLane(ctx, q.ID(), text)
+	if err := elsewhere(q, err); err != nil {
+		return "", unknownDestination(err)
+	}
+	return lane, nil
+}
+
+// deliveriesOf is the type of wire.Deliveries, wire.Retried or wire.BriefDeliveries.
+type deliveriesOf struct {
+	ID         string `json:"id"`
+	Deliveries any    `json:"deliveries"`
+}
+
+// briefDelivery returns the response for a key without the scope read. Ids can be guessed,
+// because callers choose them, and URLs and responses contain secrets.
+func briefDelivery(d *dispatcher.Delivery) wire.BriefDelivery {
+	return wire.BriefDelivery{ID: d.ID.String(), Destination: string(d.ID.Lane), Status: string(d.Status)}
+}
+
+// leaving maps each reason to leave a delivery to its problem.
+var leaving = map[dispatcher.Left]*api.Problem{
+	dispatcher.LeftReady:     {Kind: api.Due, Detail: "it is attempted as soon as nothing holds it back: see waiting_for"},
+	dispatcher.LeftInFlight:  {Kind: api.InFlight, Detail: "wait for its end, then ask again"},
+	dispatcher.LeftOrder:     {Kind: api.Order, Detail: "others of its ordering key go first: retry or cancel the first of them"},
+	dispatcher.LeftDelivered: {Kind: api.Delivered, Detail: "to send it again, name its destination, or ask for all=true"},
+	dispatcher.LeftExpired:   {Kind: api.Expired, Detail: "its expires_at has passed: publish it anew under another id"},
+	dispatcher.LeftDisabled:  {Kind: api.Disabled, Detail: "resume its lane first: POST /v1/endpoints/{id}/resume, or of a URL POST /v1/lanes/{lane}/resume"},
+	dispatcher.LeftDeleted:   {Kind: api.Deleted, Detail: "nothing is sent to it any more"},
+}
+
+func wireRetried(r *dispatcher.Retried) wire.RetriedDelivery {
+	return wire.RetriedDelivery{Delivery: api.Delivery(&r.Delivery), Retried: r.Left == dispatcher.LeftNot, Why: string(r.Left)}
+}
+
+// elsewhere returns the same error to a caller without the scope read, whether the message, the
+// endpoint or the delivery is missing. Different errors would report which uids exist.
+func elsewhere(q *api.Request, err error) error {
+	missing := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrNoDelivery) || errors.Is(err, dispatcher.ErrNoEndpoint)
+	if !q.Reads && missing && q.Query.Has("destination") {
+		return &api.Problem{Kind: api.NotFound, Detail: "it was never published, is no longer kept, or does not go to this destination"}
+	}
+	return err
+}

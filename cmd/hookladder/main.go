@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/blame"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
@@ -154,7 +154,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, check.ErrNoAnswer):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, receiver.ErrNoAnswer):
 		return exitUnreachable
 	default:
 		return exitFailed

@@ -12,8 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/inspect"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/ladder"
@@ -70,7 +69,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			if err != nil {
 				return err
 			}
-			r := inspect.Inspect(q)
+			r := receiver.Inspect(q)
 			if f.asJSON {
 				err = show.JSON(cmd.OutOrStdout(), r)
 			} else {
@@ -109,8 +108,8 @@ func oneFile(cmd *cobra.Command, args []string) error {
 const mostSaved = readBody + 1<<20
 
 // question returns the callback, and the secrets of its receiver.
-func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (inspect.Question, error) {
-	q := inspect.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
+func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (receiver.Question, error) {
+	q := receiver.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
 	var err error
 	if f.scheme != "" {
 		if q.Scheme, err = signer.ParseScheme(f.scheme); err != nil {
@@ -133,7 +132,7 @@ func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]stri
 }
 
 // callback reads headers and body.
-func (f *verifyFlags) callback(q *inspect.Question, args []string, in io.Reader) error {
+func (f *verifyFlags) callback(q *receiver.Question, args []string, in io.Reader) error {
 	if f.hasBody && f.bodyFile != "" {
 		return usagef("give --body or --body-file, not both")
 	}
@@ -214,20 +213,20 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 }
 
 // verdict returns the error that sets the exit code, nil if nothing is wrong.
-func verdict(r inspect.Report, computed bool) error {
+func verdict(r receiver.Inspection, computed bool) error {
 	switch {
 	case r.Valid && len(r.Findings) == 0:
 		return nil
 	case !r.Valid || !computed:
 		return errNotValid
-	case r.Findings[len(r.Findings)-1].Cause == inspect.ComputedRight:
+	case r.Findings[len(r.Findings)-1].Cause == receiver.ComputedRight:
 		return errCompared
 	}
 	return errComputed
 }
 
 // printReport prints a sentence for each finding, with its cure below.
-func printReport(out io.Writer, r inspect.Report) {
+func printReport(out io.Writer, r receiver.Inspection) {
 	verdict := "not valid"
 	if r.Valid {
 		verdict = fmt.Sprintf("valid: signed with this secret as %s", r.Scheme)
@@ -275,7 +274,7 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
   hookladder check http://localhost:3000/hooks --signature github --secret-file ./secret`,
 		Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := check.Receiver{
+			r := receiver.Target{
 				URL: args[0], Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + release(), Timeout: timeout,
 			}
 			if u, err := url.Parse(args[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -319,7 +318,7 @@ func oneURL(cmd *cobra.Command, args []string) error {
 }
 
 // receiver sets the scheme, its form, and the secret that signs, which is the first one.
-func (f *verifyFlags) receiver(r *check.Receiver, scheme string, vars map[string]string) (err error) {
+func (f *verifyFlags) receiver(r *receiver.Target, scheme string, vars map[string]string) (err error) {
 	if r.Scheme, err = signer.ParseScheme(scheme); err != nil {
 		return usagef("--signature: %w", err)
 	}
@@ -339,15 +338,15 @@ func (f *verifyFlags) receiver(r *check.Receiver, scheme string, vars map[string
 
 // carryOutCheck runs the trials and prints each result. It returns an error if the receiver lost
 // points.
-func carryOutCheck(cmd *cobra.Command, r check.Receiver, asJSON bool) error {
+func carryOutCheck(cmd *cobra.Command, r receiver.Target, asJSON bool) error {
 	out := cmd.OutOrStdout()
-	report, err := check.Run(cmd.Context(), r, func(one check.Result) {
+	report, err := receiver.Check(cmd.Context(), r, func(one receiver.CheckResult) {
 		if !asJSON {
 			printTrial(out, one)
 		}
 	})
 	switch {
-	case err != nil && !errors.Is(err, check.ErrNotTaken):
+	case err != nil && !errors.Is(err, receiver.ErrNotTaken):
 		return err
 	case asJSON:
 		if err := show.JSON(out, report); err != nil {
@@ -362,7 +361,7 @@ func carryOutCheck(cmd *cobra.Command, r check.Receiver, asJSON bool) error {
 	return err
 }
 
-func printTrial(out io.Writer, r check.Result) {
+func printTrial(out io.Writer, r receiver.CheckResult) {
 	verdict := "ok  "
 	if r.Points < r.Of {
 		verdict = "lost"

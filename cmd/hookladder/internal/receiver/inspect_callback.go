@@ -1,4 +1,4 @@
-package inspect
+package receiver
 
 import (
 	"cmp"
@@ -137,7 +137,7 @@ func (c *callback) describe() {
 }
 
 // received reports the causes that apply to valid signatures too.
-func (c *callback) received(r *Report) {
+func (c *callback) received(r *Inspection) {
 	for _, name := range []string{c.name, signer.HeaderID, signer.HeaderTimestamp} {
 		// Standard Webhooks has a list of signatures, which may be split over lines.
 		if len(c.Header.Values(name)) > 1 && (name != c.name || !c.standard) {
@@ -175,7 +175,7 @@ var refusals = []struct {
 
 // refused reports why a verifier refuses the headers. A mistake that explains the signature is more
 // exact than a refusal of its text.
-func (c *callback) refused(r *Report, explained bool) {
+func (c *callback) refused(r *Inspection, explained bool) {
 	switch other, scheme := c.firstSignature(); {
 	case c.signature == "" && other != "":
 		r.add(OtherScheme, "verify it in that scheme and with its headers, or change the signature scheme of the endpoint",
@@ -193,7 +193,7 @@ func (c *callback) refused(r *Report, explained bool) {
 }
 
 // age reports the age of the callback, and whether it is too high or too low.
-func (c *callback) age(r *Report) {
+func (c *callback) age(r *Inspection) {
 	if c.signedAt.IsZero() {
 		return
 	}

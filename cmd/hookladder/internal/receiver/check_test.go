@@ -1,4 +1,4 @@
-package check_test
+package receiver_test
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/check"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/signer"
 )
 
 const sample = `{"type":"order.paid","data":{"order":"ord_1","total":1050}}`
 
-// receiver is what a test receiver does, and what it does wrong.
-type receiver struct {
+// fakeReceiver is what a test receiver does, and what it does wrong.
+type fakeReceiver struct {
 	http.Handler
 	verifier *signer.Verifier
 
@@ -32,7 +32,7 @@ type receiver struct {
 	last int64
 }
 
-func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *receiver, next http.Handler) http.Handler) check.Receiver {
+func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *fakeReceiver, next http.Handler) http.Handler) receiver.Target {
 	t.Helper()
 	secret := scheme.NewSecret()
 	keys := secret.Reveal()
@@ -41,7 +41,7 @@ func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *receiver, nex
 	}
 	verifier, err := scheme.NewVerifier(keys)
 	require.NoError(t, err)
-	r := &receiver{verifier: verifier, seen: map[string]bool{}}
+	r := &fakeReceiver{verifier: verifier, seen: map[string]bool{}}
 	r.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.verifier.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
@@ -52,14 +52,14 @@ func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *receiver, nex
 	}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	return check.Receiver{
+	return receiver.Target{
 		URL: server.URL + "/hooks", Scheme: scheme, Secret: secret, Topic: "order.paid", Body: []byte(sample), Type: "application/json",
 		Agent: "Hookladder/test", Timeout: time.Minute, Slowly: time.Millisecond,
 	}
 }
 
 // lost are the trials that a receiver did not pass.
-func lost(r check.Report) (names []string) {
+func lost(r receiver.CheckReport) (names []string) {
 	for _, one := range r.Trials {
 		if one.Points < one.Of {
 			names = append(names, one.Trial)
@@ -71,24 +71,24 @@ func lost(r check.Report) (names []string) {
 func TestAGoodReceiverGetsAllPoints(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range signer.Schemes {
-		var reported []check.Result
-		report, err := check.Run(t.Context(), newReceiver(t, scheme, nil), func(r check.Result) { reported = append(reported, r) })
+		var reported []receiver.CheckResult
+		report, err := receiver.Check(t.Context(), newReceiver(t, scheme, nil), func(r receiver.CheckResult) { reported = append(reported, r) })
 		require.NoError(t, err)
 		require.Empty(t, lost(report), "%s: %v", scheme, report.Trials)
 		require.Equal(t, report.Trials, reported)
 		require.Equal(t, report.Of, report.Points)
 		if scheme == signer.Standard {
 			require.Equal(t, 100, report.Of)
-			require.Len(t, report.Trials, len(check.Names()))
+			require.Len(t, report.Trials, len(receiver.Names()))
 		}
 	}
 }
 
 func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 	t.Parallel()
-	type handler = func(*receiver, http.Handler) http.Handler
-	before := func(do func(r *receiver, w http.ResponseWriter, q *http.Request) (done bool)) handler {
-		return func(r *receiver, next http.Handler) http.Handler {
+	type handler = func(*fakeReceiver, http.Handler) http.Handler
+	before := func(do func(r *fakeReceiver, w http.ResponseWriter, q *http.Request) (done bool)) handler {
+		return func(r *fakeReceiver, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				if !do(r, w, q) {
 					next.ServeHTTP(w, q)
@@ -101,12 +101,12 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 		does handler
 		lost []string
 	}{
-		{"takes everything", before(func(*receiver, http.ResponseWriter, *http.Request) bool { return true }),
+		{"takes everything", before(func(*fakeReceiver, http.ResponseWriter, *http.Request) bool { return true }),
 			[]string{"forged", "altered", "unsigned", "cut", "stale", "early", "renamed"}},
-		{"takes what is unsigned", before(func(_ *receiver, _ http.ResponseWriter, q *http.Request) bool {
+		{"takes what is unsigned", before(func(_ *fakeReceiver, _ http.ResponseWriter, q *http.Request) bool {
 			return q.Header.Get(signer.HeaderSignature) == ""
 		}), []string{"unsigned"}},
-		{"has no clock", before(func(r *receiver, _ http.ResponseWriter, q *http.Request) bool {
+		{"has no clock", before(func(r *fakeReceiver, _ http.ResponseWriter, q *http.Request) bool {
 			seconds, _ := strconv.ParseInt(q.Header.Get(signer.HeaderTimestamp), 10, 64)
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -115,14 +115,14 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 			_, err := v.VerifyRequest(q)
 			return err == nil
 		}), []string{"stale", "early"}},
-		{"verifies JSON that it wrote anew", before(func(_ *receiver, _ http.ResponseWriter, q *http.Request) bool {
+		{"verifies JSON that it wrote anew", before(func(_ *fakeReceiver, _ http.ResponseWriter, q *http.Request) bool {
 			body, _ := io.ReadAll(q.Body)
 			var out bytes.Buffer
 			_ = json.Compact(&out, body)
 			q.Body, q.ContentLength = io.NopCloser(&out), int64(out.Len())
 			return false
 		}), []string{"rewritten", "large"}},
-		{"refuses repeats", before(func(r *receiver, w http.ResponseWriter, q *http.Request) bool {
+		{"refuses repeats", before(func(r *fakeReceiver, w http.ResponseWriter, q *http.Request) bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			id := q.Header.Get(signer.HeaderID)
@@ -133,7 +133,7 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 			r.seen[id] = true
 			return false
 		}), []string{"repeated"}},
-		{"wants an order", before(func(r *receiver, w http.ResponseWriter, q *http.Request) bool {
+		{"wants an order", before(func(r *fakeReceiver, w http.ResponseWriter, q *http.Request) bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			seconds, _ := strconv.ParseInt(q.Header.Get(signer.HeaderTimestamp), 10, 64)
@@ -146,23 +146,23 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 			}
 			return false
 		}), []string{"unordered"}},
-		{"looks at the first signature only", before(func(_ *receiver, _ http.ResponseWriter, q *http.Request) bool {
+		{"looks at the first signature only", before(func(_ *fakeReceiver, _ http.ResponseWriter, q *http.Request) bool {
 			first, _, _ := strings.Cut(q.Header.Get(signer.HeaderSignature), " ")
 			q.Header.Set(signer.HeaderSignature, first)
 			return false
 		}), []string{"rotated"}},
-		{"refuses topics that it does not know", before(func(_ *receiver, w http.ResponseWriter, q *http.Request) bool {
+		{"refuses topics that it does not know", before(func(_ *fakeReceiver, w http.ResponseWriter, q *http.Request) bool {
 			if q.Header.Get("hookladder-topic") == "order.paid" {
 				return false
 			}
 			w.WriteHeader(http.StatusBadRequest)
 			return true
 		}), []string{"other topic"}},
-		{"has room for small bodies", before(func(r *receiver, w http.ResponseWriter, q *http.Request) bool {
+		{"has room for small bodies", before(func(r *fakeReceiver, w http.ResponseWriter, q *http.Request) bool {
 			q.Body = http.MaxBytesReader(w, q.Body, 64<<10)
 			return false
 		}), []string{"large"}},
-		{"falls over what is forged", func(_ *receiver, next http.Handler) http.Handler {
+		{"falls over what is forged", func(_ *fakeReceiver, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				rec := httptest.NewRecorder()
 				if next.ServeHTTP(rec, q); rec.Code >= 400 {
@@ -174,7 +174,7 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			report, err := check.Run(t.Context(), newReceiver(t, signer.Standard, c.does), func(check.Result) {})
+			report, err := receiver.Check(t.Context(), newReceiver(t, signer.Standard, c.does), func(receiver.CheckResult) {})
 			require.NoError(t, err)
 			require.ElementsMatch(t, c.lost, lost(report), "%v", report.Trials)
 			require.Less(t, report.Points, 100)
@@ -190,7 +190,7 @@ func TestAReceiverThatIsBusyWithOneLosesThePointsOfManyAtOnce(t *testing.T) {
 	var last atomic.Bool // the trial of many at once has begun
 	refused := make(chan struct{})
 	var once sync.Once
-	r := newReceiver(t, signer.Standard, func(r *receiver, next http.Handler) http.Handler {
+	r := newReceiver(t, signer.Standard, func(r *fakeReceiver, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if !r.mu.TryLock() {
 				once.Do(func() { close(refused) })
@@ -204,8 +204,8 @@ func TestAReceiverThatIsBusyWithOneLosesThePointsOfManyAtOnce(t *testing.T) {
 			next.ServeHTTP(w, q)
 		})
 	})
-	names := check.Names()
-	report, err := check.Run(t.Context(), r, func(r check.Result) { last.Store(r.Trial == names[len(names)-2]) })
+	names := receiver.Names()
+	report, err := receiver.Check(t.Context(), r, func(r receiver.CheckResult) { last.Store(r.Trial == names[len(names)-2]) })
 	require.NoError(t, err)
 	require.Equal(t, []string{"at once"}, lost(report))
 }
@@ -214,30 +214,30 @@ func TestWhatTakesNothingSoundIsNotTriedFurther(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"refuses": http.StatusUnauthorized, "redirects": http.StatusFound, "fails": http.StatusBadGateway} {
 		calls := 0
-		r := newReceiver(t, signer.Standard, func(*receiver, http.Handler) http.Handler {
+		r := newReceiver(t, signer.Standard, func(*fakeReceiver, http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				calls++
 				w.Header().Set("location", "/")
 				w.WriteHeader(status)
 			})
 		})
-		report, err := check.Run(t.Context(), r, func(check.Result) {})
-		require.ErrorIs(t, err, check.ErrNotTaken, name)
+		report, err := receiver.Check(t.Context(), r, func(receiver.CheckResult) {})
+		require.ErrorIs(t, err, receiver.ErrNotTaken, name)
 		require.Equal(t, 1, calls)
 		require.Len(t, report.Trials, 1)
 		require.Contains(t, report.Trials[0].Says, strconv.Itoa(status))
 	}
 	r := newReceiver(t, signer.Standard, nil)
 	r.URL = "http://127.0.0.1:1/?token=secret"
-	_, err := check.Run(t.Context(), r, func(check.Result) {})
-	require.ErrorIs(t, err, check.ErrNoAnswer)
+	_, err := receiver.Check(t.Context(), r, func(receiver.CheckResult) {})
+	require.ErrorIs(t, err, receiver.ErrNoAnswer)
 	require.NotContains(t, err.Error(), "token")
 }
 
 func TestALateAnswerLosesItsPoints(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, check.Judge(time.Second, 2*time.Second).Points)
-	require.Equal(t, 5, check.Judge(time.Second, time.Second).Points)
-	require.Equal(t, 5, check.Judge(0, time.Hour).Points)
-	require.True(t, slices.Contains(check.Names(), "quick"))
+	require.Zero(t, receiver.Judge(time.Second, 2*time.Second).Points)
+	require.Equal(t, 5, receiver.Judge(time.Second, time.Second).Points)
+	require.Equal(t, 5, receiver.Judge(0, time.Hour).Points)
+	require.True(t, slices.Contains(receiver.Names(), "quick"))
 }

@@ -1,4 +1,4 @@
-package check
+package receiver
 
 import (
 	"bytes"
@@ -17,26 +17,26 @@ type trial struct {
 	says   string // the callback
 	take   bool   // the receiver should accept it
 	points int
-	within time.Duration        // the time limit for the response; 0: none
-	only   func(*Receiver) bool // nil: every scheme
+	within time.Duration      // the time limit for the response; 0: none
+	only   func(*Target) bool // nil: every scheme
 	make   func(context.Context, *caller) ([]answer, error)
 	cure   string
 }
 
 // fits reports whether a trial applies to the receiver's scheme.
-func (t trial) fits(r *Receiver) bool { return t.only == nil || t.only(r) }
+func (t trial) fits(r *Target) bool { return t.only == nil || t.only(r) }
 
 // withTime reports whether the time is signed. The same schemes sign with several secrets.
-func withTime(r *Receiver) bool { return r.Scheme.RotatesIn(r.Form) }
+func withTime(r *Target) bool { return r.Scheme.RotatesIn(r.Form) }
 
-func withID(r *Receiver) bool {
+func withID(r *Target) bool {
 	return r.Scheme == signer.Standard || r.Scheme == signer.StandardEd25519
 }
 
 // The cures that several trials share.
 const (
-	cureVerify = "verify the signature first, and respond with 401 if it does not match"
-	cureRaw    = "verify the bytes of the body as they came, before they are parsed"
+	cureVerify   = "verify the signature first, and respond with 401 if it does not match"
+	trialCureRaw = "verify the bytes of the body as they came, before they are parsed"
 )
 
 // largest is the largest body by default, in bytes.
@@ -103,7 +103,7 @@ var trials = []trial{
 	},
 	{
 		name: "rewritten", says: "a valid callback whose JSON has other white space", take: true, points: 5,
-		make: one(variant{respaced: true}), cure: cureRaw,
+		make: one(variant{respaced: true}), cure: trialCureRaw,
 	},
 	{
 		name: "other topic", says: "a callback with an unknown topic", take: true, points: 2,

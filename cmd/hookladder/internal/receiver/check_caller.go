@@ -1,4 +1,4 @@
-package check
+package receiver
 
 import (
 	"bytes"
@@ -35,16 +35,16 @@ type variant struct {
 
 // caller sends callbacks to a receiver.
 type caller struct {
-	Receiver
+	Target
 	signer *signer.Signer
 	forger *signer.Signer // with another secret
 	pair   *signer.Signer // with both, the other first; nil: the scheme has no room for two
 	http   *http.Client
 }
 
-func newCaller(r Receiver) (*caller, error) {
+func newCaller(r Target) (*caller, error) {
 	other := r.Scheme.NewSecret()
-	c := &caller{Receiver: r}
+	c := &caller{Target: r}
 	if c.Slowly <= 0 {
 		c.Slowly = slowly
 	}

@@ -1,4 +1,4 @@
-package inspect
+package receiver
 
 import (
 	"encoding/base64"
@@ -12,7 +12,7 @@ const cureKind = "give the key of the endpoint's scheme, or name the scheme"
 
 // keys returns the secrets, decoded correctly and with each mistake, or the public keys of
 // ed25519. It also returns the verifiers of the correct ones, and reports the malformed ones.
-func (c *callback) keys(r *Report) (all assumptions, verifiers []*signer.Verifier) {
+func (c *callback) keys(r *Inspection) (all assumptions, verifiers []*signer.Verifier) {
 	for _, text := range c.Secrets {
 		ed25519 := c.scheme == signer.StandardEd25519
 		v, err := c.scheme.NewVerifier(text)

@@ -1,6 +1,4 @@
-// Package check tests a receiver: it sends callbacks that it should accept and others that
-// it should refuse, and grades the responses.
-package check
+package receiver
 
 import (
 	"context"
@@ -12,8 +10,8 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Receiver is the receiver, and the parameters of the callbacks.
-type Receiver struct {
+// Target is the receiver, and the parameters of the callbacks.
+type Target struct {
 	URL     string
 	Scheme  signer.Scheme
 	Secret  signer.Secret
@@ -26,8 +24,8 @@ type Receiver struct {
 	Slowly  time.Duration // duration of a body that is sent in pieces; 0: 3 s
 }
 
-// Result is the result of one trial.
-type Result struct {
+// CheckResult is the result of one trial.
+type CheckResult struct {
 	Trial  string `json:"trial"`
 	Points int    `json:"points"`
 	Of     int    `json:"of"`
@@ -35,11 +33,11 @@ type Result struct {
 	Cure   string `json:"cure,omitempty"` // empty: all points
 }
 
-// Report is the grade: all points of the trials that fit the scheme.
-type Report struct {
-	Points int      `json:"points"`
-	Of     int      `json:"of"`
-	Trials []Result `json:"trials"`
+// CheckReport is the grade: all points of the trials that fit the scheme.
+type CheckReport struct {
+	Points int           `json:"points"`
+	Of     int           `json:"of"`
+	Trials []CheckResult `json:"trials"`
 }
 
 // ErrNotTaken means that the receiver refused a valid callback. So its other responses mean
@@ -49,15 +47,15 @@ var ErrNotTaken = errors.New("a valid callback was not accepted")
 // ErrNoAnswer means that the receiver could not be reached.
 var ErrNoAnswer = errors.New("no response")
 
-// Run runs all trials that fit the scheme, one after the other, and reports each result. It
+// Check runs all trials that fit the scheme, one after the other, and reports each result. It
 // returns ErrNotTaken or ErrNoAnswer if the first trial fails.
-func Run(ctx context.Context, r Receiver, each func(Result)) (Report, error) {
+func Check(ctx context.Context, r Target, each func(CheckResult)) (CheckReport, error) {
 	c, err := newCaller(r)
 	if err != nil {
-		return Report{}, err
+		return CheckReport{}, err
 	}
 	defer c.close()
-	report := Report{Trials: []Result{}}
+	report := CheckReport{Trials: []CheckResult{}}
 	for i, t := range trials {
 		if !t.fits(&r) {
 			continue
@@ -89,8 +87,8 @@ type answer struct {
 func (a answer) taken() bool { return a.status >= 200 && a.status < 300 }
 
 // judge gives points for the responses of a trial. One wrong response loses all of them.
-func (t trial) judge(got []answer, err error) Result {
-	r := Result{Trial: t.name, Of: t.points, Points: t.points}
+func (t trial) judge(got []answer, err error) CheckResult {
+	r := CheckResult{Trial: t.name, Of: t.points, Points: t.points}
 	if err != nil {
 		r.Points, r.Says, r.Cure = 0, t.says+": "+err.Error(), t.cure
 		return r

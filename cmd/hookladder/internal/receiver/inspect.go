@@ -1,10 +1,4 @@
-// Package inspect reports why the signature of a callback is not valid.
-//
-// A signature that does not match does not show the reason. So the package makes the usual
-// mistakes itself: it formats the body again, does not decode the secret, or signs the parts in
-// another order. It combines one or two mistakes, until the result is the signature of the
-// callback. The tables in keys.go and texts.go have one row for each mistake.
-package inspect
+package receiver
 
 import (
 	"fmt"
@@ -65,8 +59,8 @@ type Finding struct {
 	Cure  string `json:"cure,omitempty"` // empty: Says is enough
 }
 
-// Report is the result of Inspect.
-type Report struct {
+// Inspection is the result of Inspect.
+type Inspection struct {
 	Valid    bool          `json:"valid"` // a receiver should accept the callback
 	Scheme   signer.Scheme `json:"scheme"`
 	Matches  bool          `json:"matches"`       // the secret made the signature, at any time
@@ -74,14 +68,14 @@ type Report struct {
 	Findings []Finding     `json:"findings"`
 }
 
-func (r *Report) add(cause Cause, cure, says string, values ...any) {
+func (r *Inspection) add(cause Cause, cure, says string, values ...any) {
 	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(says, values...), cure})
 }
 
 // Inspect verifies a callback as a receiver should, and reports why it is not valid.
-func Inspect(q Question) Report {
+func Inspect(q Question) Inspection {
 	c := newCallback(&q)
-	r := Report{Scheme: c.scheme, Findings: []Finding{}}
+	r := Inspection{Scheme: c.scheme, Findings: []Finding{}}
 	c.received(&r)
 	before := len(r.Findings)
 	keys, verifiers := c.keys(&r)

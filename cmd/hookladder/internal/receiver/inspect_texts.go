@@ -1,4 +1,4 @@
-package inspect
+package receiver
 
 import (
 	"encoding/base64"

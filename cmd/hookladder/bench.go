@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/plan"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -88,7 +87,7 @@ func benchFlags(cmd *cobra.Command, o *bench.Options, file *string) {
 type planFlags struct {
 	plan            bool
 	perDay, waiting string
-	load            plan.Load
+	load            bench.Load
 }
 
 func (f *planFlags) add(cmd *cobra.Command) {
@@ -148,7 +147,7 @@ func (f *planFlags) run(cmd *cobra.Command, o bench.Options, file string) (err e
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s", plan.For(costs, f.load))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s", bench.PlanFor(costs, f.load))
 	return err
 }
 

@@ -18,8 +18,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/plan"
 )
 
 // Report has all figures of a bench, and the machine that it ran on.
@@ -98,7 +96,7 @@ func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 var PlanParts = []string{"through", "scale"}
 
 // Costs returns the costs of a delivery that a plan needs.
-func (r *Report) Costs() (c plan.Costs, err error) {
+func (r *Report) Costs() (c Costs, err error) {
 	for name, to := range map[string]*float64{
 		"through to 100: dispatcher CPU": &c.Serve, "through to 100: Redis CPU": &c.Redis, scaleRatio: &c.Cluster,
 	} {

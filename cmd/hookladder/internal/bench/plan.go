@@ -1,6 +1,4 @@
-// Package plan calculates what Hookladder needs for a load: cores, memory, Redis and
-// PostgreSQL. It is arithmetic on measured costs and measures nothing itself.
-package plan
+package bench
 
 import (
 	"errors"
@@ -96,8 +94,8 @@ type Plan struct {
 	Postgres  float64 // cores of PostgreSQL at the mean rate
 }
 
-// For calculates what a load needs.
-func For(c Costs, l Load) Plan {
+// PlanFor calculates what a load needs.
+func PlanFor(c Costs, l Load) Plan {
 	p := Plan{Load: l, Costs: c, Mean: l.PerDay / (24 * time.Hour).Seconds(), Masters: 1, Instances: serveInstances}
 	p.Peak = p.Mean * l.Peak
 	p.Cores = p.Peak * c.Serve / micros

@@ -1,4 +1,4 @@
-package plan_test
+package bench_test
 
 import (
 	"testing"
@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/plan"
+	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
-var costs = plan.Costs{Serve: 48, Redis: 24, Cluster: 2}
+var costs = bench.Costs{Serve: 48, Redis: 24, Cluster: 2}
 
 func TestARateIsBoundedByTheCoresAndByTheMasters(t *testing.T) {
 	require.InDelta(t, 2e6/72, costs.Rate(2, 1), 1e-6, "serve and Redis share two cores")
@@ -19,8 +19,8 @@ func TestARateIsBoundedByTheCoresAndByTheMasters(t *testing.T) {
 }
 
 func TestAPlanNamesCoresMemoryAndStores(t *testing.T) {
-	load := plan.Load{PerDay: 86_400_000, Waiting: 1e6, Peak: 5, Body: 1024, Answer: 200 * time.Millisecond}
-	p := plan.For(costs, load)
+	load := bench.Load{PerDay: 86_400_000, Waiting: 1e6, Peak: 5, Body: 1024, Answer: 200 * time.Millisecond}
+	p := bench.PlanFor(costs, load)
 	require.InDelta(t, 1000, p.Mean, 1e-9)
 	require.InDelta(t, 5000, p.Peak, 1e-9)
 	require.InDelta(t, 0.24, p.Cores, 1e-9)
@@ -33,17 +33,17 @@ func TestAPlanNamesCoresMemoryAndStores(t *testing.T) {
 	require.Contains(t, p.String(), "one Redis; 0.12 cores at the peak; 2.7 GiB of memory")
 
 	load.Peak = 50 // 50,000 a second: 1.2 cores of one Redis
-	p = plan.For(costs, load)
+	p = bench.PlanFor(costs, load)
 	require.Equal(t, 5, p.Masters, "2.4 cores in a cluster, half of each in use")
 	require.Contains(t, p.String(), "a cluster of 5 masters")
 
 	load.Peak = 21 // 0.504 cores
-	require.Equal(t, 3, plan.For(costs, load).Masters, "a cluster has three masters at least")
+	require.Equal(t, 3, bench.PlanFor(costs, load).Masters, "a cluster has three masters at least")
 }
 
 func TestALoadThatIsNotValidIsRefused(t *testing.T) {
-	require.NoError(t, plan.Load{PerDay: 1, Peak: 1}.Check())
-	err := plan.Load{Waiting: -1, Peak: 0.5}.Check()
+	require.NoError(t, bench.Load{PerDay: 1, Peak: 1}.Check())
+	err := bench.Load{Waiting: -1, Peak: 0.5}.Check()
 	require.ErrorContains(t, err, "--per-day")
 	require.ErrorContains(t, err, "--waiting")
 	require.ErrorContains(t, err, "--peak")

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/memory"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/otlp"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
@@ -92,7 +91,7 @@ func serve(cmd *cobra.Command, s world) error {
 	if len(read.SigningSecret) == 0 {
 		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
 	}
-	o.MemoryLimit = memory.Set(from.Environ, read.DataDir != "")
+	o.MemoryLimit = settings.SetMemory(from.Environ, read.DataDir != "")
 	addresses := "LISTEN or PORT"
 	if o.MetricsListen != "" {
 		addresses = "LISTEN, PORT or METRICS_LISTEN"
@@ -273,7 +272,7 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 	}
 	signal.Ignore(syscall.SIGPIPE)
 	defer s.detach(cmd.Context(), &o)()
-	o.MemoryLimit = memory.Set(s.vars(), read.DataDir != "")
+	o.MemoryLimit = settings.SetMemory(s.vars(), read.DataDir != "")
 	var did dispatcher.Tick
 	err = runTraced(cmd.Context(), o, read.Traces, func(o app.Options) (err error) {
 		did, err = app.Tick(cmd.Context(), o, cmp.Or(f.within, tickUsual))

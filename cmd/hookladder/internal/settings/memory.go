@@ -1,5 +1,4 @@
-// Package memory sets how Go's garbage collector trades memory for time.
-package memory
+package settings
 
 import (
 	"math"
@@ -16,44 +15,44 @@ import (
 // With 300 % a tenth more deliveries a second are made than with 100, and with 400 no more. If
 // thousands of receivers hang, 300 % of the memory in use would be more than 100 MiB of garbage.
 const (
-	mostPercent  = 300
-	leastPercent = 50
-	budget       = 40 << 20
+	mostPercent   = 300
+	leastPercent  = 50
+	garbageBudget = 40 << 20
 )
 
 // The percentage of a container's memory that Go may take. The rest is for memory that Go does
 // not count, and for the kernel's buffers of connections. With DATA_DIR a redis-server shares the
 // container.
 const (
-	part       = 90
-	partBeside = 50
+	memoryPart       = 90
+	memoryPartBeside = 50
 )
 
-// unlimited is more than any machine has. Version 1 of cgroups returns such a number if
+// unlimitedMemory is more than any machine has. Version 1 of cgroups returns such a number if
 // there is no limit.
-const unlimited = 1 << 50
+const unlimitedMemory = 1 << 50
 
-// Set sets the collector, and returns the limit of memory in bytes; 0: there is none. Operators
+// SetMemory sets the collector, and returns the limit of memory in bytes; 0: there is none. Operators
 // decide otherwise with GOGC and GOMEMLIMIT. beside reports that a redis-server shares the
 // container.
-func Set(vars map[string]string, beside bool) int64 {
+func SetMemory(vars map[string]string, beside bool) int64 {
 	if vars["GOGC"] == "" {
 		debug.SetGCPercent(mostPercent)
-		eachCollection(adapt)
+		eachCollection(adaptCollector)
 	}
-	return limit(vars, memlimit.FromCgroup, beside)
+	return limitMemory(vars, memlimit.FromCgroup, beside)
 }
 
-// limit makes the garbage collector work harder before the memory of the container is full,
+// limitMemory makes the garbage collector work harder before the memory of the container is full,
 // unless the operator set GOMEMLIMIT.
-func limit(vars map[string]string, container func() (uint64, error), beside bool) int64 {
+func limitMemory(vars map[string]string, container func() (uint64, error), beside bool) int64 {
 	if vars["GOMEMLIMIT"] == "" {
-		share := uint64(part)
+		share := uint64(memoryPart)
 		if beside {
-			share = partBeside
+			share = memoryPartBeside
 		}
 		// Without cgroups, or if they can't be read, there is no limit.
-		if most, err := container(); err == nil && most > 0 && most < unlimited {
+		if most, err := container(); err == nil && most > 0 && most < unlimitedMemory {
 			debug.SetMemoryLimit(int64(most / 100 * share))
 		}
 	}
@@ -74,8 +73,8 @@ func eachCollection(f func()) {
 	}, struct{}{})
 }
 
-// adapt sets the percentage for the memory that is in use now.
-func adapt() {
+// adaptCollector sets the percentage for the memory that is in use now.
+func adaptCollector() {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/gogc:percent"},
 	}
@@ -85,13 +84,13 @@ func adapt() {
 		used += s.Value.Uint64()
 	}
 	// To set it stops all goroutines for some microseconds, so small changes are left out.
-	now, want := int(samples[3].Value.Uint64()), percent(used)
+	now, want := int(samples[3].Value.Uint64()), garbagePercent(used)
 	if diff := now - want; diff > now/10 || -diff > now/10 {
 		debug.SetGCPercent(want)
 	}
 }
 
-// percent returns the percentage for a number of bytes in use.
-func percent(used uint64) int {
-	return int(min(max(budget*100/max(used, 1), leastPercent), mostPercent))
+// garbagePercent returns the percentage for a number of bytes in use.
+func garbagePercent(used uint64) int {
+	return int(min(max(garbageBudget*100/max(used, 1), leastPercent), mostPercent))
 }

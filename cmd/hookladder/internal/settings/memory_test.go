@@ -1,4 +1,4 @@
-package memory
+package settings
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestMemoryLimitIsThatOfTheContainer(t *testing.T) {
 	container := func(n uint64, err error) func() (uint64, error) { return func() (uint64, error) { return n, err } }
 	none := func(vars map[string]string, c func() (uint64, error), beside bool) int64 {
 		debug.SetMemoryLimit(math.MaxInt64)
-		return limit(vars, c, beside)
+		return limitMemory(vars, c, beside)
 	}
 	require.EqualValues(t, 460_800_000, none(nil, container(512_000_000, nil), false))
 	require.EqualValues(t, 460_800_000, debug.SetMemoryLimit(-1))
@@ -25,12 +25,12 @@ func TestMemoryLimitIsThatOfTheContainer(t *testing.T) {
 	require.Zero(t, none(nil, container(math.MaxInt64&^0xfff, nil), false))
 	require.Zero(t, none(map[string]string{"GOMEMLIMIT": "off"}, container(512_000_000, nil), false), "the operator decided")
 	debug.SetMemoryLimit(123 << 20)
-	require.EqualValues(t, 123<<20, limit(map[string]string{"GOMEMLIMIT": "123MiB"}, container(512_000_000, nil), false))
+	require.EqualValues(t, 123<<20, limitMemory(map[string]string{"GOMEMLIMIT": "123MiB"}, container(512_000_000, nil), false))
 }
 
 func TestGarbageHasABudget(t *testing.T) {
 	for used, want := range map[uint64]int{0: 300, 1: 300, 10 << 20: 300, 20 << 20: 200, 40 << 20: 100, 80 << 20: 50, 1 << 40: 50, math.MaxUint64: 50} {
-		require.Equal(t, want, percent(used), "%d bytes", used)
+		require.Equal(t, want, garbagePercent(used), "%d bytes", used)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestThePercentageFollowsTheMemoryInUse(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
 	eachCollection(func() {
-		adapt()
+		adaptCollector()
 		now := debug.SetGCPercent(mostPercent)
 		debug.SetGCPercent(now)
 		select {
@@ -72,6 +72,6 @@ func TestTheOperatorSetsGOGC(t *testing.T) {
 	defer debug.SetGCPercent(before)
 	limited := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(limited)
-	Set(map[string]string{"GOGC": "77", "GOMEMLIMIT": "off"}, false)
+	SetMemory(map[string]string{"GOGC": "77", "GOMEMLIMIT": "off"}, false)
 	require.Equal(t, 77, debug.SetGCPercent(77))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -34,7 +33,7 @@ func newLink(s world) *cobra.Command {
 			return c.CreateLink(cmd.Context(), r)
 		},
 		text: func(out io.Writer, l wire.NewLink) {
-			fmt.Fprintf(out, "%s\n  %-8s %s\n  %-8s %s\n", l.URL, "id", l.ID, "expires", term.When(l.ExpiresAt))
+			fmt.Fprintf(out, "%s\n  %-8s %s\n  %-8s %s\n", l.URL, "id", l.ID, "expires", whenText(l.ExpiresAt))
 		},
 	}.on(&cobra.Command{
 		Use:   "link",
@@ -86,8 +85,8 @@ stored. "ended: key" means that the API key of the link was removed, so it is in
 }
 
 func printLinks(out io.Writer, list []wire.Link) {
-	term.Table(out, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES", list, func(l wire.Link) []any {
-		right, expires := "view", term.When(l.ExpiresAt)
+	printTable(out, "LINK\tTENANT\tENDPOINT\tRIGHT\tNAME\tBY\tEXPIRES", list, func(l wire.Link) []any {
+		right, expires := "view", whenText(l.ExpiresAt)
 		if l.Ended != "" {
 			expires = "ended: " + l.Ended
 		}
@@ -197,7 +196,7 @@ func noEntry(f client.AuditFilter) string {
 }
 
 func printAudit(out io.Writer, entries []wire.AuditEntry) {
-	term.Table(out, "AT\tBY\tWHAT\tTARGET\tTENANT\tDETAIL", entries, func(e wire.AuditEntry) []any {
+	printTable(out, "AT\tBY\tWHAT\tTARGET\tTENANT\tDETAIL", entries, func(e wire.AuditEntry) []any {
 		return []any{e.At, e.By, e.What, cmp.Or(e.Target, "-"), cmp.Or(e.Tenant, "-"), cmp.Or(e.Detail, "-")}
 	})
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -76,7 +74,7 @@ func (a apiCall[T]) show(out io.Writer, answer T, asJSON bool) error {
 	case asJSON && a.json != nil:
 		return a.json(out, answer)
 	case asJSON:
-		return show.JSON(out, answer)
+		return printJSON(out, answer)
 	}
 	var text bytes.Buffer
 	a.text(&text, answer)
@@ -369,7 +367,7 @@ func pausedText(ready wire.Ready) string {
 		if l.Lane == client.AllLanes {
 			name = "every lane"
 		}
-		fmt.Fprintf(&b, "%s is paused since %s by %s\n", term.Visible(name), term.When(l.Since), term.Visible(cmp.Or(l.By, "-")))
+		fmt.Fprintf(&b, "%s is paused since %s by %s\n", visible(name), whenText(l.Since), visible(cmp.Or(l.By, "-")))
 	}
 	if more := ready.PausedLanes - len(ready.Paused); more > 0 {
 		fmt.Fprintf(&b, "and %d more\n", more)
@@ -378,7 +376,7 @@ func pausedText(ready wire.Ready) string {
 }
 
 func printInstances(out io.Writer, list []wire.Instance, now time.Time) {
-	term.Table(out, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tHOLDING", list, func(i wire.Instance) []any {
+	printTable(out, "INSTANCE\tVERSION\tAGE\tSEEN\tIN FLIGHT\tPERMITS\tHOLDING", list, func(i wire.Instance) []any {
 		age := "-"
 		if !i.StartedAt.IsZero() {
 			age = ladder.FormatDuration(max(now.Sub(i.StartedAt.Time), 0).Truncate(time.Second))

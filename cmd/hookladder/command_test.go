@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 )
 
 // TestMain has every machine show times in UTC, as the golden files do.
@@ -311,7 +310,7 @@ func TestTheNullDeviceIsNoTerminal(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = null.Close() })
-	require.False(t, term.IsTerminal(null), "a delete would ask it")
+	require.False(t, isTerminal(null), "a delete would ask it")
 	_, err = (&sendFlags{}).read(null)
 	require.ErrorContains(t, err, "needs a body")
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/completion"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
@@ -34,15 +33,15 @@ For all users of a machine, install it as a file, such as
 /usr/share/bash-completion/completions/hookladder, or _hookladder in a folder of zsh's $fpath.`,
 		Example: `  source <(hookladder completion bash)
   hookladder completion fish | source`,
-		ValidArgs: slices.Clone(completion.Shells),
+		ValidArgs: slices.Clone(completionShells),
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(completion.Shells, args[0]) {
-				return usagef("completion needs one shell: %s; see hookladder completion --help", strings.Join(completion.Shells, ", "))
+			if len(args) != 1 || !slices.Contains(completionShells, args[0]) {
+				return usagef("completion needs one shell: %s; see hookladder completion --help", strings.Join(completionShells, ", "))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return completion.Script(cmd.Root(), args[0], cmd.OutOrStdout())
+			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
 		},
 	}
 }
@@ -108,7 +107,7 @@ func (s world) complete(cmd *cobra.Command) {
 // completions returns the functions for flags, by name, and for arguments, by their name in Use.
 func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) {
 	unfinished := texts(dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusInFlight, dispatcher.StatusRetrying)
-	messages, destinations, endpoints := s.asks(completion.Messages()), s.asks(completion.Destinations()), s.asks(completion.Endpoints())
+	messages, destinations, endpoints := s.asks(messageWords()), s.asks(destinationWords()), s.asks(endpointWords())
 	byCommand := func(of map[string]cobra.CompletionFunc, usual cobra.CompletionFunc) cobra.CompletionFunc {
 		return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			if special := of[strings.TrimPrefix(cmd.CommandPath(), "hookladder ")]; special != nil {
@@ -123,19 +122,19 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 		"dead-reason":  oneOf(texts(dispatcher.DeadReasons...)...),
 		"destination":  destinations,
 		"endpoint":     endpoints,
-		"job":          s.asks(completion.Jobs()),
+		"job":          s.asks(jobWords()),
 		"json":         oneOfFiles, // if it takes a file
 		"message":      messages,
 		"order":        oneOf("accepted", "ended", "due"),
 		"redis-server": oneOfFiles,
 		"save":         oneOfFiles,
 		"status":       oneOf(texts(dispatcher.Statuses...)...),
-		"subject":      s.asks(completion.Subjects()),
+		"subject":      s.asks(subjectWords()),
 		"target":       endpoints,
-		"tenant":       s.asks(completion.Tenants()),
-		"topic":        s.asks(completion.Topics()),
+		"tenant":       s.asks(tenantWords()),
+		"topic":        s.asks(topicWords()),
 	}
-	ids := byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(completion.Messages(unfinished...))}, messages)
+	ids := byCommand(map[string]cobra.CompletionFunc{"cancel": s.asks(messageWords(unfinished...))}, messages)
 	arguments = map[string]cobra.CompletionFunc{
 		"<destination>": destinations,
 		"<endpoint>":    endpoints,
@@ -143,10 +142,10 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 		"<id>":          ids,
 		"[<id>]":        ids,
 		"<job>": byCommand(map[string]cobra.CompletionFunc{
-			"jobs stop":   s.asks(completion.Jobs("running", "waiting")),
-			"jobs resume": s.asks(completion.Jobs("stopped", "failed")),
-		}, s.asks(completion.Jobs())),
-		"<link>": s.asks(completion.Links()),
+			"jobs stop":   s.asks(jobWords("running", "waiting")),
+			"jobs resume": s.asks(jobWords("stopped", "failed")),
+		}, s.asks(jobWords())),
+		"<link>": s.asks(linkWords()),
 	}
 	return flags, arguments
 }
@@ -170,7 +169,7 @@ func oneOfFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDire
 
 // asks returns a completion that queries the server. Commands that call no server complete
 // nothing.
-func (s world) asks(from completion.Source) cobra.CompletionFunc {
+func (s world) asks(from completionSource) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, word string) (found []string, _ cobra.ShellCompDirective) {
 		server, keyFile := cmd.Flags().Lookup("server"), cmd.Flags().Lookup("key-file")
 		if server == nil || keyFile == nil {
@@ -180,7 +179,7 @@ func (s world) asks(from completion.Source) cobra.CompletionFunc {
 			vars: s.vars(), server: server.Value.String(), keyFile: keyFile.Value.String(),
 			repeats: client.Repeats{Tries: 1}, // no retry, because the person presses Tab again
 		}
-		for _, w := range completion.Ask(cmd.Context(), to.client, from, word) {
+		for _, w := range askForWords(cmd.Context(), to.client, from, word) {
 			found = append(found, cobra.CompletionWithDesc(w.Text, w.Says))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

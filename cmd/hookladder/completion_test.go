@@ -16,8 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/completion"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 )
@@ -47,7 +45,7 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"listen --status 4":                   {"400", "410", "429"},
 		"endpoints update m --unset rate,su":  {"rate,success"},
 		"bench --only drain,thr":              {"drain,through"},
-		"completion ":                         completion.Shells,
+		"completion ":                         completionShells,
 		"deliveries --status ":                texts(dispatcher.Statuses...),
 		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
 		"deliveries --dead-reason ":           texts(dispatcher.DeadReasons...),
@@ -294,6 +292,6 @@ func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 func TestEachWordHasASentenceForPeople(t *testing.T) {
 	t.Parallel()
 	for _, left := range dispatcher.Lefts {
-		require.NotEmpty(t, show.SkipReasons[string(left)], left)
+		require.NotEmpty(t, skipReasons[string(left)], left)
 	}
 }

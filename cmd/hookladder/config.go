@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
@@ -59,7 +58,7 @@ wrong, the errors follow, and the exit code is 2.`,
 
 func printSettings(out io.Writer, found []settings.Found) error {
 	var text bytes.Buffer
-	term.Table(&text, "SETTING\tVALUE\tSOURCE", found, func(c settings.Found) []any { return []any{c.Name, shown(c), c.Source} })
+	printTable(&text, "SETTING\tVALUE\tSOURCE", found, func(c settings.Found) []any { return []any{c.Name, shown(c), c.Source} })
 	_, err := text.WriteTo(out)
 	return err
 }
@@ -211,7 +210,7 @@ func listenAddr(s settings.Settings, found []settings.Found) string {
 func newLog(s settings.Settings, found []settings.Found, out io.Writer) *slog.Logger {
 	text := s.LogFormat == "text"
 	for _, c := range found {
-		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && term.IsTerminal(out) {
+		if c.Name == "LOG_FORMAT" && c.Source == settings.SourceDefault && isTerminal(out) {
 			text = true
 		}
 	}

@@ -19,9 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/pull"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -30,8 +27,8 @@ import (
 
 func newConsume(s world) *cobra.Command {
 	var to clientFlags
-	program := pull.Exec{Environ: s.environ}
-	loop := pull.Loop{Grace: 20 * time.Second}
+	program := execHandler{Environ: s.environ}
+	loop := takeLoop{Grace: 20 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "consume <queue>",
 		Short: "Take from a queue, and run a program with each body",
@@ -80,16 +77,16 @@ interrupted, and their deliveries are retried.`,
 	to.add(cmd, s)
 	flags := cmd.Flags()
 	flags.StringVar(&program.Command, "exec", "", "the shell command for each delivery")
-	term.DurationVar(flags, &program.Timeout, "timeout", time.Minute, "the time limit of a program, up to 1h")
+	durationVar(flags, &program.Timeout, "timeout", time.Minute, "the time limit of a program, up to 1h")
 	flags.IntVar(&loop.Workers, "parallel", 1, "how many programs run at once")
-	term.DurationVar(flags, &loop.Lease, "lease", 30*time.Second, "how long a delivery is leased; the command extends the lease, and if it dies, the delivery is retried after it")
+	durationVar(flags, &loop.Lease, "lease", 30*time.Second, "how long a delivery is leased; the command extends the lease, and if it dies, the delivery is retried after it")
 	flags.IntVar(&loop.Most, "max", 0, "end after this number of deliveries (default 0: no limit)")
 	flags.BoolVar(&loop.Drain, "drain", false, "end when there are no more deliveries")
 	return cmd
 }
 
 // checkConsume returns an error if a flag is out of range.
-func checkConsume(l *pull.Loop, timeout time.Duration) error {
+func checkConsume(l *takeLoop, timeout time.Duration) error {
 	switch {
 	case l.Workers < 1 || l.Workers > 100:
 		return usagef("--parallel %d: must be from 1 to 100", l.Workers)
@@ -106,16 +103,16 @@ func checkConsume(l *pull.Loop, timeout time.Duration) error {
 // sayer returns a function that prints messages for people, with control characters escaped.
 func sayer(out io.Writer) func(format string, args ...any) {
 	return func(format string, args ...any) {
-		fmt.Fprintln(out, "hookladder: "+term.Visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(out, "hookladder: "+visible(fmt.Sprintf(format, args...)))
 	}
 }
 
 // printer returns a handler that prints each delivery.
-func printer(out io.Writer) pull.Handler {
+func printer(out io.Writer) takenHandler {
 	return func(_ context.Context, d *wire.TakenDelivery) (wire.Settlement, error) {
 		text, err := d.Append(nil)
 		if err == nil {
-			_, err = fmt.Fprintf(term.JSON{Out: out}, "%s\n", text)
+			_, err = fmt.Fprintf(safeJSON{Out: out}, "%s\n", text)
 		}
 		if err != nil {
 			return wire.Settlement{Outcome: "retry", Error: "it could not be printed"}, fmt.Errorf("print %s: %w", d.ID, err)
@@ -148,7 +145,7 @@ func (f *forwarding) add(cmd *cobra.Command, s world) {
 	flags.StringArrayVar(&f.topics, "topic", []string{"*"}, "with --forward-to: the topics that it receives; may be repeated")
 	flags.StringVar(&f.tenant, "tenant", "", "with --forward-to: the tenant whose messages it receives")
 	flags.IntVar(&f.fail, "fail", 0, "with --forward-to: make this number of first attempts fail")
-	term.DurationVar(flags, &f.delay, "delay", 0, "with --forward-to: wait before each attempt")
+	durationVar(flags, &f.delay, "delay", 0, "with --forward-to: wait before each attempt")
 }
 
 // forwardFlags need --forward-to, and receiverFlags exclude it.
@@ -210,15 +207,15 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	if err != nil {
 		return err
 	}
-	app := &pull.Forward{
+	app := &forwardHandler{
 		URL: f.target, Timeout: forwardWithin, Delay: f.delay, Status: cmp.Or(f.status, http.StatusInternalServerError),
-		All: f.status != 0 && f.fail == 0, Out: cmd.OutOrStdout(), Clock: func() string { return time.Now().Format(show.Clock) },
+		All: f.status != 0 && f.fail == 0, Out: cmd.OutOrStdout(), Clock: func() string { return time.Now().Format(clockFormat) },
 	}
 	app.FailNext(f.fail)
 	help := "Ctrl-C ends it"
-	if terminal, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(terminal) {
+	if terminal, ok := cmd.InOrStdin().(*os.File); ok && isTerminal(terminal) {
 		press := func(key byte) bool { return f.press(ctx, key, api, endpoint, app) }
-		shown, restore, err := pull.Keys(terminal, app.Out, press, quit)
+		shown, restore, err := readKeys(terminal, app.Out, press, quit)
 		if err != nil {
 			return errors.Join(err, forget())
 		}
@@ -229,9 +226,9 @@ func (f *forwarding) run(cmd *cobra.Command, secret string) (err error) {
 	if f.fresh {
 		app.Println("signed with %s", f.secret)
 	}
-	loop := pull.Loop{
+	loop := takeLoop{
 		Take: api.Take, Settle: api.Settle, Queue: endpoint, Workers: 8, Lease: time.Minute, Handle: app.Handle,
-		Say: func(format string, args ...any) { app.Println("%s", term.Visible(fmt.Sprintf(format, args...))) },
+		Say: func(format string, args ...any) { app.Println("%s", visible(fmt.Sprintf(format, args...))) },
 	}
 	err = loop.Run(ctx)
 	if isGone(err) {
@@ -248,7 +245,7 @@ const (
 )
 
 // press handles a key. It returns false for keys that end the command.
-func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, endpoint string, app *pull.Forward) bool {
+func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, endpoint string, app *forwardHandler) bool {
 	switch key {
 	case 'q', keyInterrupt, keyEnd:
 		return false
@@ -262,7 +259,7 @@ func (f *forwarding) press(ctx context.Context, key byte, api *client.Client, en
 			return true
 		}
 		if _, err := api.Retry(ctx, last, endpoint); err != nil {
-			app.Println("%s can't be sent again: %s", last, term.Visible(err.Error()))
+			app.Println("%s can't be sent again: %s", last, visible(err.Error()))
 		}
 	}
 	return true

@@ -14,8 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -57,7 +55,7 @@ func newDeliveries(s world) *cobra.Command {
 	var asCSV, shown bool
 	cmd := apiCall[wire.Page]{
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
-			shown = term.IsTerminal(cmd.OutOrStdout())
+			shown = isTerminal(cmd.OutOrStdout())
 			filter, err := f.read()
 			if err != nil {
 				return wire.Page{}, err
@@ -69,9 +67,9 @@ func newDeliveries(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, page wire.Page) {
 			if asCSV {
-				show.CSV(out, page.Data, shown)
+				printDeliveriesCSV(out, page.Data, shown)
 			} else {
-				show.Deliveries(out, page.Data)
+				printDeliveries(out, page.Data)
 			}
 		},
 		then: func(cmd *cobra.Command, page wire.Page, asJSON bool) error {
@@ -161,10 +159,10 @@ func (f *endedFlags) read() (filter client.EndedFilter, err error) {
 
 func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
 	if f.asCSV {
-		show.CSV(out, page.Data, f.shown)
+		printDeliveriesCSV(out, page.Data, f.shown)
 		return
 	}
-	show.Deliveries(out, page.Data)
+	printDeliveries(out, page.Data)
 }
 
 // newEndpointsDeliveries returns the command that lists the finished deliveries of an endpoint,
@@ -173,7 +171,7 @@ func newEndpointsDeliveries(s world) *cobra.Command {
 	f := endedFlags{page: pageFlags{many: true}}
 	cmd := apiCall[wire.EndedPage]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndedPage, error) {
-			f.shown = term.IsTerminal(cmd.OutOrStdout())
+			f.shown = isTerminal(cmd.OutOrStdout())
 			filter, err := f.read()
 			if err != nil {
 				return wire.EndedPage{}, err
@@ -266,9 +264,9 @@ it prints the stored attempts before that time, and ends.`,
 				return err
 			}
 			f.say = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
-			f.show = show.Attempts(cmd.OutOrStdout())
+			f.show = attemptWriter(cmd.OutOrStdout())
 			if asJSON {
-				out := json.NewEncoder(term.JSON{Out: cmd.OutOrStdout()})
+				out := json.NewEncoder(safeJSON{Out: cmd.OutOrStdout()})
 				out.SetEscapeHTML(false)
 				f.show = func(a *wire.LoggedAttempt) error { return out.Encode(a) }
 			}
@@ -353,14 +351,14 @@ func (f *tailer) run(ctx context.Context) error {
 		case f.last == "":
 			return err
 		case answered && p.Status == http.StatusUnprocessableEntity:
-			f.say("some attempts are missing: the server does not have this position any more (%s)", term.Visible(p.Error()))
+			f.say("some attempts are missing: the server does not have this position any more (%s)", visible(p.Error()))
 			f.last, f.filter.Since = "", time.Time{}
 			continue
 		case answered && p.Status < 500 && p.Status != http.StatusTooManyRequests, !answered && !errors.Is(err, client.ErrUnreachable):
 			return err
 		}
 		if !f.lost {
-			f.say("%s; trying again", term.Visible(err.Error()))
+			f.say("%s; trying again", visible(err.Error()))
 			f.lost, wait = true, tailFirst
 		}
 		if answered {
@@ -391,7 +389,7 @@ func (f *tailer) event(e client.Event) error {
 	}
 	switch {
 	case e.Gap != nil:
-		f.say("some attempts are missing: the server has all since %s", term.When(e.Gap.CompleteSince))
+		f.say("some attempts are missing: the server has all since %s", whenText(e.Gap.CompleteSince))
 	case e.Attempt != nil:
 		f.failed = f.show(e.Attempt)
 	}

@@ -18,9 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/demo"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/ladder"
@@ -205,7 +203,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 	g.Go(func() error {
 		return elsewhere(runTraced(ctx, o, p.traces, func(o app.Options) error { return app.Run(ctx, o) }), "--listen")
 	})
-	g.Go(func() error { return serveUntil(ctx, ln, demo.NewReceiver(p.secrets, readBody)) })
+	g.Go(func() error { return serveUntil(ctx, ln, newDemoReceiver(p.secrets, readBody)) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -221,7 +219,7 @@ func (p playground) run(ctx context.Context, o app.Options) error {
 func (p playground) begin(ctx context.Context, api, receiver string, watch *attemptPrinter) error {
 	p.welcome(api, receiver)
 	if p.flags.demo {
-		if err := demo.Publish(ctx, api, p.flags.key, receiver, p.secrets[len(p.secrets)-1]); err != nil {
+		if err := publishDemo(ctx, api, p.flags.key, receiver, p.secrets[len(p.secrets)-1]); err != nil {
 			return err
 		}
 	}
@@ -341,7 +339,7 @@ func attemptLine(a dispatcher.Attempted) string {
 		answer = fmt.Sprint(a.Attempt.Status)
 	}
 	return fmt.Sprintf("%s  %s  %s  attempt %d  %s in %s  %s",
-		ended.Format(show.Clock), a.ID.Message, called(a), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
+		ended.Format(clockFormat), a.ID.Message, called(a), a.Attempt.Number, answer, rounded(a.Attempt.Duration), nextStep(a))
 }
 
 // called returns what an attempt called: host and path, because the endpoints of one merchant mostly

@@ -17,8 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/signer"
@@ -240,7 +238,7 @@ func TestListenShowsWhatStrangersSendAndObeysNothing(t *testing.T) {
 	require.Contains(t, shown, "\n  |   => genuine, answered 204\\u{d}")
 	require.NotContains(t, shown, "\n  => genuine")
 	for _, r := range shown {
-		require.False(t, r != '\n' && term.Deceives(r), "%U", r)
+		require.False(t, r != '\n' && deceives(r), "%U", r)
 	}
 	require.Equal(t, http.StatusNoContent, post(t, "http://"+at, secret, "msg_1", "fine"))
 	require.Equal(t, exitOK, ear.end())
@@ -252,9 +250,9 @@ func TestListenShowsWhatStrangersSendAndObeysNothing(t *testing.T) {
 func TestJSONIsPrintedSoThatATerminalOnlyShowsIt(t *testing.T) {
 	var out strings.Builder
 	odd := map[string]string{"answer": "\u0085\u009b2J\u202e\u2066\u2028\U000e0041 é 成功 😀 <&>\x7f\x1b"}
-	require.NoError(t, show.JSON(&out, odd))
+	require.NoError(t, printJSON(&out, odd))
 	for _, r := range out.String() {
-		require.False(t, r != '\n' && term.Deceives(r), "%U", r)
+		require.False(t, r != '\n' && deceives(r), "%U", r)
 	}
 	require.Contains(t, out.String(), "é 成功 😀 <&>")
 	var read map[string]string

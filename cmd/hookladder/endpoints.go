@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -227,7 +225,7 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 		if _, err := c.Endpoint(cmd.Context(), name); errors.Is(err, client.ErrNotFound) {
 			return err // --yes would not help
 		}
-		return usagef("delete cancels the waiting deliveries of %s: pass --yes, or run it at a terminal, where it asks", term.Visible(name))
+		return usagef("delete cancels the waiting deliveries of %s: pass --yes, or run it at a terminal, where it asks", visible(name))
 	}
 	e, err := c.Endpoint(cmd.Context(), name)
 	if err != nil {
@@ -235,12 +233,12 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 	}
 	tenant := ""
 	if e.Tenant != "" {
-		tenant = " of tenant " + term.Visible(e.Tenant)
+		tenant = " of tenant " + visible(e.Tenant)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s%s, %s: %d waiting, which are cancelled, and %d in flight.\n",
-		term.Visible(name), tenant, term.Visible(reachedAt(&e, originOf(e.URL))), e.Waiting, e.InFlight)
-	if !term.Agrees(cmd, "Delete it?") {
-		return fmt.Errorf("%s was not deleted", term.Visible(name))
+		visible(name), tenant, visible(reachedAt(&e, originOf(e.URL))), e.Waiting, e.InFlight)
+	if !agrees(cmd, "Delete it?") {
+		return fmt.Errorf("%s was not deleted", visible(name))
 	}
 	return nil
 }
@@ -269,7 +267,7 @@ which may be repeated. --tenant '' lists the endpoints without a tenant.`,
 }
 
 func printEndpoints(out io.Writer, list []wire.EndpointView) {
-	term.Table(out, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL", list, func(e wire.EndpointView) []any {
+	printTable(out, "ENDPOINT\tUID\tTENANT\tSTATE\tTOPICS\tURL", list, func(e wire.EndpointView) []any {
 		state := e.State
 		if e.DisabledReason != "" && e.DisabledReason != "operator" {
 			state += " (" + e.DisabledReason + ")"
@@ -301,7 +299,7 @@ func printSecrets(out io.Writer, all wire.EndpointSecrets) {
 	for _, one := range all.Secrets {
 		fmt.Fprint(out, one.Secret)
 		if !one.Until.IsZero() {
-			fmt.Fprint(out, "  until ", term.When(one.Until))
+			fmt.Fprint(out, "  until ", whenText(one.Until))
 		}
 		fmt.Fprintln(out)
 		if one.PublicKey != "" {
@@ -351,7 +349,7 @@ func printRotated(out io.Writer, e wire.Rotated) {
 	}
 	until := "ended now"
 	if !e.PreviousUntil.IsZero() {
-		until = "signs too until " + term.When(e.PreviousUntil)
+		until = "signs too until " + whenText(e.PreviousUntil)
 	}
 	fmt.Fprintf(out, "  %-13s %s\n", "old secret", until)
 }
@@ -384,7 +382,7 @@ receiver did not accept it.`,
 
 func printTest(out io.Writer, answer wire.EndpointTest) {
 	fmt.Fprintln(out, answer.MessageID)
-	show.Attempt(out, wire.Attempt{
+	printAttempt(out, wire.Attempt{
 		Attempt: 1, At: answer.At, DurationMS: answer.DurationMS, StatusCode: answer.StatusCode,
 		Outcome: answer.Outcome, Error: answer.Error,
 	})

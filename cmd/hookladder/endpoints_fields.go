@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/transfer"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -224,7 +222,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	state := e.State
 	if e.DisabledReason != "" {
-		state += " since " + term.When(e.DisabledAt) + " (" + e.DisabledReason + ")"
+		state += " since " + whenText(e.DisabledAt) + " (" + e.DisabledReason + ")"
 	}
 	if e.Ordered {
 		state += ", ordered"
@@ -234,7 +232,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	row("state", fmt.Sprintf("%s, %d in flight, %d waiting", state, e.InFlight, e.Waiting))
 	if !e.FailingSince.IsZero() {
-		row("failing since", term.When(e.FailingSince))
+		row("failing since", whenText(e.FailingSince))
 	}
 	row("signature", strings.Join(strings.Fields(strings.Join([]string{e.Signature, e.SignatureHeader, e.SignatureHash, e.SignatureEncoding, e.SignaturePrefix, e.SignatureContent}, " ")), " "))
 	row("secret", e.Secret)
@@ -258,13 +256,13 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 		row("held headers", strings.Join(e.HeldHeaders, ", ")+": not sent, because a link set this URL; to send them: hookladder endpoints confirm")
 	}
 	row("now sent", strings.Join(e.ReleasedHeaders, ", "))
-	row("created", term.When(e.CreatedAt))
+	row("created", whenText(e.CreatedAt))
 }
 
 func newEndpointsExport(s world) *cobra.Command {
 	var to clientFlags
 	var format fileFormat
-	x := transfer.Export{}
+	x := endpointExport{}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write all endpoints as JSON Lines or CSV",
@@ -328,7 +326,7 @@ func newEndpointsImport(s world) *cobra.Command {
 	var tenant string
 	var all bool
 	var format fileFormat
-	m := transfer.Import{}
+	m := endpointImport{}
 	cmd := &cobra.Command{
 		Use:   "import <file>",
 		Short: "Create and change endpoints by a file",
@@ -344,8 +342,8 @@ func newEndpointsImport(s world) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			switch given := cmd.Flags().Changed("tenant"); {
-			case m.From != "" && !slices.Contains(transfer.Sources, m.From):
-				return usagef("--from %q: must be one of %s", m.From, strings.Join(transfer.Sources, ", "))
+			case m.From != "" && !slices.Contains(importSources, m.From):
+				return usagef("--from %q: must be one of %s", m.From, strings.Join(importSources, ", "))
 			case m.Prune && given == all:
 				return usagef("--prune needs --tenant or --all-tenants")
 			case !m.Prune && (given || all || m.Yes):
@@ -370,12 +368,12 @@ func newEndpointsImport(s world) *cobra.Command {
 	flags.BoolVar(&all, "all-tenants", false, "prune endpoints of all tenants")
 	flags.BoolVar(&m.Yes, "yes", false, "prune also more than a tenth of them")
 	flags.StringVar(&m.From, "from", "", "the system whose answers the file has: svix, convoy or outpost")
-	completes(cmd, "from", transfer.Sources...)
+	completes(cmd, "from", importSources...)
 	format.add(cmd)
 	return cmd
 }
 
-func importFile(cmd *cobra.Command, m *transfer.Import, name string) error {
+func importFile(cmd *cobra.Command, m *endpointImport, name string) error {
 	in := cmd.InOrStdin()
 	if name != "-" {
 		file, err := os.Open(name)
@@ -386,10 +384,10 @@ func importFile(cmd *cobra.Command, m *transfer.Import, name string) error {
 		in = file
 	}
 	m.Say = func(format string, args ...any) {
-		fmt.Fprintln(cmd.OutOrStdout(), term.Visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(cmd.OutOrStdout(), visible(fmt.Sprintf(format, args...)))
 	}
-	if out := cmd.ErrOrStderr(); term.IsTerminal(out) && !term.IsTerminal(cmd.OutOrStdout()) {
-		m.Seen = func(n transfer.Imported) { term.Over(out, n.String()) }
+	if out := cmd.ErrOrStderr(); isTerminal(out) && !isTerminal(cmd.OutOrStdout()) {
+		m.Seen = func(n importedEndpoints) { overwrite(out, n.String()) }
 	}
 	n, err := m.Run(cmd.Context(), in)
 	if m.DryRun {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -259,7 +258,7 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
 	for _, wait := range dispatcher.Waits {
 		var out strings.Builder
-		show.Delivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
+		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
 		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), wait)
 	}
 }
@@ -273,7 +272,7 @@ func TestAnAttemptOfWhatWasTakenHasNoAnswer(t *testing.T) {
 		"retry  503 in":       {Outcome: "retry", Class: "status", StatusCode: 503},
 	} {
 		var out strings.Builder
-		show.Attempt(&out, a)
+		printAttempt(&out, a)
 		require.Contains(t, out.String(), want)
 	}
 }

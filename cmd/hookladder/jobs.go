@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -75,10 +73,10 @@ func newDeadList(s world) *cobra.Command {
 			return list, err
 		},
 		text: func(out io.Writer, list deadList) {
-			show.Reasons(out, list.groups, list.more)
-			show.Dead(out, list.Data)
+			printReasons(out, list.groups, list.more)
+			printDead(out, list.Data)
 		},
-		json: func(out io.Writer, list deadList) error { return show.JSON(out, list.Page) },
+		json: func(out io.Writer, list deadList) error { return printJSON(out, list.Page) },
 		page: &p,
 		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
@@ -194,7 +192,7 @@ func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON b
 		if err != nil {
 			return err
 		}
-		return apiCall[wire.Survey]{text: show.Survey}.show(cmd.OutOrStdout(), survey, asJSON)
+		return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
 	}
 	return j.carryOut(cmd, s, c, asJSON)
 }
@@ -239,11 +237,11 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 		f.span == (spanFlags{}) && !j.request.Failed && !j.request.All {
 		return usagef("%s needs a filter, or --all", cmd.CommandPath())
 	}
-	person := s.terminal || term.IsTerminal(cmd.InOrStdin())
+	person := s.terminal || isTerminal(cmd.InOrStdin())
 	if !j.yes && !person {
 		return usagef("%s changes all matching deliveries: pass --yes, or run it at a terminal, where it asks", cmd.CommandPath())
 	}
-	shows := !asJSON && (s.terminal || term.IsTerminal(cmd.ErrOrStderr()))
+	shows := !asJSON && (s.terminal || isTerminal(cmd.ErrOrStderr()))
 	if !j.yes || shows {
 		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
 		if err != nil {
@@ -254,7 +252,7 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 			return err
 		}
 		if !j.yes {
-			if !term.Agrees(cmd, j.question(survey)) {
+			if !agrees(cmd, j.question(survey)) {
 				return errors.New("nothing was changed")
 			}
 		}
@@ -269,9 +267,9 @@ func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJ
 		return err
 	}
 	if shows {
-		return show.Follow(cmd, c, job, j.total)
+		return followJob(cmd, c, job, j.total)
 	}
-	return apiCall[wire.Job]{text: show.Job}.show(cmd.OutOrStdout(), job, asJSON)
+	return apiCall[wire.Job]{text: printJob}.show(cmd.OutOrStdout(), job, asJSON)
 }
 
 // question returns the question whether to change the matching deliveries.
@@ -280,12 +278,12 @@ func (j *jobCommand) question(survey wire.Survey) string {
 	if !survey.Complete {
 		text += "more than "
 	}
-	text += term.Comma(survey.Matched) + " deliveries"
+	text += commas(survey.Matched) + " deliveries"
 	if len(j.request.Destination) > 0 {
-		text += " to " + term.Visible(strings.Join(j.request.Destination, ", "))
+		text += " to " + visible(strings.Join(j.request.Destination, ", "))
 	}
 	if j.request.Rate != "" {
-		text += " at " + term.Visible(j.request.Rate)
+		text += " at " + visible(j.request.Rate)
 	}
 	return text + "?"
 }
@@ -320,7 +318,7 @@ func newJobsList(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
 			return c.Jobs(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.JobPage) { show.Jobs(out, page.Data...) },
+		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
 		page: &p,
 		next: func(page wire.JobPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
@@ -339,13 +337,13 @@ func newJobsShow(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
 			job, err := c.Job(cmd.Context(), args[0])
 			if err == nil && watch {
-				return job, show.Follow(cmd, c, job, 0)
+				return job, followJob(cmd, c, job, 0)
 			}
 			return job, err
 		},
 		text: func(out io.Writer, job wire.Job) {
 			if !watch {
-				show.Job(out, job)
+				printJob(out, job)
 			}
 		},
 	}.on(&cobra.Command{
@@ -375,6 +373,6 @@ func oneJob(s world, call func(*client.Client, context.Context, string) (wire.Jo
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.Job, error) {
 			return call(c, cmd.Context(), args[0])
 		},
-		text: show.Job,
+		text: printJob,
 	}.on(cmd, s)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -59,7 +58,7 @@ exist yet is left out.`,
 }
 
 func printLanes(out io.Writer, lanes ...wire.LaneState) {
-	term.Table(out, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO", lanes, func(l wire.LaneState) []any {
+	printTable(out, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO", lanes, func(l wire.LaneState) []any {
 		return []any{
 			l.Lane, l.State, cmp.Or(l.Why, "-"), l.Since, cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
 			l.Until, cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l),
@@ -182,7 +181,7 @@ func reportTenants(cmd *cobra.Command, destination string, others *wire.OtherTen
 			more = "at least "
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "other tenants have %s%d lanes at this origin; for all: hookladder %s '%s' --all-tenants\n",
-			more, others.Lanes, cmd.Name(), term.Visible(originOf(destination)))
+			more, others.Lanes, cmd.Name(), visible(originOf(destination)))
 	}
 	return nil
 }

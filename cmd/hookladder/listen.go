@@ -18,8 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -189,9 +187,9 @@ func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(show.Clock), term.Visible(r.Method), term.Visible(r.URL.RequestURI()))
+	fmt.Fprintf(e.out, "\n%s %s %s\n", time.Now().Format(clockFormat), visible(r.Method), visible(r.URL.RequestURI()))
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		fmt.Fprintf(e.out, "  %s: %s\n", term.Visible(strings.ToLower(name)), term.Visible(strings.Join(r.Header[name], ", ")))
+		fmt.Fprintf(e.out, "  %s: %s\n", visible(strings.ToLower(name)), visible(strings.Join(r.Header[name], ", ")))
 	}
 	if len(body) > 0 {
 		part, more := body, ""
@@ -200,7 +198,7 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 		}
 		fmt.Fprintln(e.out)
 		for line := range strings.Lines(string(part) + more) {
-			fmt.Fprintf(e.out, "  | %s\n", term.Visible(strings.TrimRight(line, "\r\n")))
+			fmt.Fprintf(e.out, "  | %s\n", visible(strings.TrimRight(line, "\r\n")))
 		}
 	}
 	if e.save != "" {
@@ -208,7 +206,7 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 			verdict += ", not saved: " + err.Error()
 		}
 	}
-	fmt.Fprintf(e.out, "  => %s\n", term.Visible(verdict))
+	fmt.Fprintf(e.out, "  => %s\n", visible(verdict))
 }
 
 // saved returns the received callback in the form that hookladder verify reads.

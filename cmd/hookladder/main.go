@@ -23,9 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/blame"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -71,7 +69,7 @@ func (s world) vars() map[string]string { return env.ToMap(s.environ) }
 
 // canAsk reports whether a person can answer a question. A script passes --yes.
 func (s world) canAsk(cmd *cobra.Command) bool {
-	return s.terminal || term.IsTerminal(cmd.InOrStdin())
+	return s.terminal || isTerminal(cmd.InOrStdin())
 }
 
 // The exit codes, which scripts rely on.
@@ -93,7 +91,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, s world) int {
 	for _, stream := range []*io.Writer{&s.out, &s.err} {
-		safe, flush := term.Safe(*stream)
+		safe, flush := safeOutput(*stream)
 		*stream = safe
 		defer flush()
 	}
@@ -104,7 +102,7 @@ func run(ctx context.Context, s world) int {
 	root.SetErr(s.err)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		s.printError("hookladder: " + strings.ReplaceAll(blame.Text(ran, err)+cure(err, s), "\n", "\n  "))
+		s.printError("hookladder: " + strings.ReplaceAll(blame(ran, err)+cure(err, s), "\n", "\n  "))
 	}
 	return exitCode(err)
 }
@@ -122,7 +120,7 @@ func (s world) printError(text string) {
 		fmt.Fprintln(s.err, text)
 	}()
 	var late <-chan time.Time // never
-	if !term.IsTerminal(s.err) {
+	if !isTerminal(s.err) {
 		late = time.After(printWithin)
 	}
 	select {
@@ -190,7 +188,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) {
-			if near := blame.Near(cmd, unknown.GetSpecifiedName()); len(near) > 0 {
+			if near := nearCommands(cmd, unknown.GetSpecifiedName()); len(near) > 0 {
 				return usagef("%w: did you mean %s?", err, strings.Join(near, " or "))
 			}
 		}

@@ -6,10 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/maintenance"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/transfer"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
@@ -107,7 +104,7 @@ func (f doctorFlags) run(cmd *cobra.Command, s world) error {
 		return err
 	}
 	if f.acceptLoss {
-		missing, err := maintenance.Loss{Accept: f.yes, Discard: f.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
+		missing, err := lossRun{Accept: f.yes, Discard: f.discard}.Run(cmd.Context(), o, cmd.OutOrStdout())
 		if missing != "" {
 			err = usagef("nothing was changed: add %s to accept the loss", missing)
 		}
@@ -115,16 +112,16 @@ func (f doctorFlags) run(cmd *cobra.Command, s world) error {
 	}
 	switch {
 	case f.before:
-		return maintenance.Before{Settings: settings.Near(s.vars()), JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+		return upgradeCheck{Settings: settings.Near(s.vars()), JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
 	case f.upgrade:
-		return maintenance.Upgrade(cmd.Context(), o, cmd.OutOrStdout())
+		return runUpgrade(cmd.Context(), o, cmd.OutOrStdout())
 	}
 	if f.seal {
-		if err := maintenance.Seal(cmd.Context(), o, cmd.ErrOrStderr()); err != nil {
+		if err := sealAll(cmd.Context(), o, cmd.ErrOrStderr()); err != nil {
 			return err
 		}
 	}
-	return maintenance.Doctor{Fix: f.fix, JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
+	return doctorRun{Fix: f.fix, JSON: f.asJSON, Stdout: cmd.OutOrStdout()}.Run(cmd.Context(), o)
 }
 
 func newRepartition(s world) *cobra.Command {
@@ -163,12 +160,12 @@ PARTITIONS to the new number, or unset it.`,
 			if err != nil {
 				return err
 			}
-			progress := func(step app.RepartitionStep) { maintenance.PrintStep(cmd.ErrOrStderr(), step) }
+			progress := func(step app.RepartitionStep) { printStep(cmd.ErrOrStderr(), step) }
 			done, err := app.Repartition(cmd.Context(), o, app.RepartitionOptions{To: to, DryRun: dry, Unarchived: unarchived, Progress: progress})
 			if err != nil {
 				return err
 			}
-			return maintenance.PrintRepartitioned(cmd.OutOrStdout(), done, dry, read)
+			return printRepartitioned(cmd.OutOrStdout(), done, dry, read)
 		},
 	}
 	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
@@ -203,7 +200,7 @@ func archiveSettings(s world) (settings.Settings, []settings.Found, error) {
 
 // newExport returns the command that writes deliveries or messages of the archive.
 func newExport(s world) *cobra.Command {
-	var e maintenance.Export
+	var e exportRun
 	var asCSV bool
 	var span spanFlags
 	cmd := &cobra.Command{
@@ -226,18 +223,18 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 4 if the archive does not respond.`,
 		Example: `  hookladder export --tenant shop-42 --since 30d > shop-42.csv
   hookladder export messages --json --bodies --until 2026-01-01T00:00:00Z --out 2025.jsonl`,
-		ValidArgs: []string{maintenance.Deliveries, maintenance.Messages},
+		ValidArgs: []string{exportDeliveries, exportMessages},
 		Args: func(cmd *cobra.Command, args []string) (err error) {
-			e.What = maintenance.Deliveries
+			e.What = exportDeliveries
 			if len(args) > 0 {
 				e.What = args[0]
 			}
 			switch {
-			case len(args) > 1 || e.What != maintenance.Deliveries && e.What != maintenance.Messages:
+			case len(args) > 1 || e.What != exportDeliveries && e.What != exportMessages:
 				return usagef("export takes deliveries or messages, not %q; see %s --help", strings.Join(args, " "), cmd.CommandPath())
 			case asCSV && e.JSON:
 				return usagef("--csv and --json exclude each other")
-			case e.Bodies && e.What == maintenance.Deliveries && !e.JSON:
+			case e.Bodies && e.What == exportDeliveries && !e.JSON:
 				return usagef("CSV has no column for responses of receivers: add --json, or leave out --bodies")
 			}
 			e.Of.Since, e.Of.Before, err = span.read()
@@ -255,26 +252,26 @@ It uses the settings of serve: ARCHIVE_URL, ENCRYPTION_KEY and PROJECT. The exit
 	return cmd
 }
 
-func runExport(cmd *cobra.Command, s world, e *maintenance.Export) error {
+func runExport(cmd *cobra.Command, s world, e *exportRun) error {
 	read, found, err := archiveSettings(s)
 	if err != nil {
 		return err
 	}
 	e.Stdout = cmd.OutOrStdout()
-	if term.IsTerminal(cmd.ErrOrStderr()) {
+	if isTerminal(cmd.ErrOrStderr()) {
 		e.Progress = cmd.ErrOrStderr()
 	}
 	rows, err := e.Run(cmd.Context(), options(read, found))
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s written\n", e.What, term.Comma(rows))
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s written\n", e.What, commas(rows))
 	return err
 }
 
 // newRestore returns the command that restores a lost store from the archive.
 func newRestore(s world) *cobra.Command {
-	var r maintenance.Restore
+	var r restoreRun
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Restore a lost Redis from the archive",
@@ -308,7 +305,7 @@ It uses the settings of serve: ARCHIVE_URL, REDIS_URL or DATA_DIR, and PROJECT.`
 			if err != nil {
 				return err
 			}
-			r.Stdout, r.Progress, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), term.IsTerminal(cmd.ErrOrStderr())
+			r.Stdout, r.Progress, r.Line = cmd.OutOrStdout(), cmd.ErrOrStderr(), isTerminal(cmd.ErrOrStderr())
 			return r.Run(cmd.Context(), o)
 		},
 	}
@@ -338,7 +335,7 @@ settings of serve: REDIS_URL or DATA_DIR, PROJECT, and ARCHIVE_URL.`
 
 // newForget returns the command that deletes messages from Redis and the archive.
 func newForget(s world) *cobra.Command {
-	var f maintenance.Forget
+	var f forgetRun
 	var yes bool
 	var span spanFlags
 	cmd := &cobra.Command{
@@ -368,7 +365,7 @@ func newForget(s world) *cobra.Command {
 				return err
 			}
 			f.Stdout = cmd.OutOrStdout()
-			if term.IsTerminal(cmd.ErrOrStderr()) {
+			if isTerminal(cmd.ErrOrStderr()) {
 				f.Progress = cmd.ErrOrStderr()
 			}
 			return f.Run(cmd.Context(), o)
@@ -395,9 +392,9 @@ func (f *fileFormat) of(name string) (string, error) {
 	case f.csv && f.json:
 		return "", usagef("--csv and --json exclude each other")
 	case f.csv:
-		return transfer.CSV, nil
+		return formatCSV, nil
 	case f.json:
-		return transfer.JSONLines, nil
+		return formatJSONLines, nil
 	}
-	return transfer.FormatOf(name), nil
+	return formatOf(name), nil
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
@@ -24,8 +22,8 @@ func newGet(s world) *cobra.Command {
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.MessageView, error) {
 			return c.Message(cmd.Context(), args[0])
 		},
-		text: show.Message,
-		json: show.MessageJSON,
+		text: printMessage,
+		json: printMessageJSON,
 	}.on(&cobra.Command{
 		Use:   "get <id>",
 		Short: "Show a message, its deliveries and their attempts",
@@ -46,7 +44,7 @@ func newWhy(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, a whyAnswer) {
 			for _, d := range a.Deliveries {
-				fmt.Fprintln(out, term.Visible(d.Why))
+				fmt.Fprintln(out, visible(d.Why))
 			}
 		},
 	}.on(&cobra.Command{
@@ -73,10 +71,10 @@ func newCancel(s world) *cobra.Command {
 		},
 		text: func(out io.Writer, cancelled wire.Deliveries) {
 			for _, d := range cancelled.Deliveries {
-				show.Delivery(out, d)
+				printDelivery(out, d)
 			}
 		},
-		json: show.CancelledJSON,
+		json: printCancelledJSON,
 	}.on(&cobra.Command{
 		Use:   "cancel [<id>]",
 		Short: "Cancel a message's unfinished deliveries, or all that match filters",
@@ -147,8 +145,8 @@ func newRetry(s world) *cobra.Command {
 			}
 			return retryAnswer{wire.Retried{ID: args[0], Deliveries: list}, err}, nil
 		},
-		text: func(out io.Writer, a retryAnswer) { show.Retried(out, a.Deliveries) },
-		json: func(out io.Writer, a retryAnswer) error { return show.RetriedJSON(out, a.Retried) },
+		text: func(out io.Writer, a retryAnswer) { printRetried(out, a.Deliveries) },
+		json: func(out io.Writer, a retryAnswer) error { return printRetriedJSON(out, a.Retried) },
 		then: func(_ *cobra.Command, a retryAnswer, _ bool) error { return a.failed },
 	}.on(&cobra.Command{
 		Use:   "retry [<id>]",

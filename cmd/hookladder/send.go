@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -54,7 +52,7 @@ func newSend(s world) *cobra.Command {
 			}
 			return p, err
 		},
-		text: show.Published,
+		text: printPublished,
 	}.on(&cobra.Command{
 		Use:   "send",
 		Short: "Publish one message",
@@ -176,7 +174,7 @@ func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 			return nil, usagef("--body-file: %w", err)
 		}
 		return body, nil
-	case f.bodyFile == "" && (term.IsTerminal(in) || term.IsNull(in)):
+	case f.bodyFile == "" && (isTerminal(in) || isNull(in)):
 		return nil, usagef("send needs a body: --body, --body-file or standard input")
 	}
 	body, err := io.ReadAll(in)

@@ -16,11 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/otlp"
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/systemd"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -81,7 +77,7 @@ func serve(cmd *cobra.Command, s world) error {
 	defer s.detach(cmd.Context(), &o)()
 	o.SkipDelay = delaySkipped(o)
 	o.Ready = func(addr string, alive func() error) {
-		systemd.From(s.vars()).Ready(cmd.Context(), addr, alive)
+		supervisorFrom(s.vars()).Ready(cmd.Context(), addr, alive)
 		debug.FreeOSMemory() // the start made 30 MiB of garbage
 	}
 	o.Renew = newRenewing(from, found, o.Log).listen(cmd.Context())
@@ -133,7 +129,7 @@ func runTraced(ctx context.Context, o app.Options, t settings.Traces, run func(a
 	if !t.On {
 		return run(o)
 	}
-	p, err := otlp.Open(ctx, t, o.Version, o.Log)
+	p, err := openTraces(ctx, t, o.Version, o.Log)
 	if err != nil {
 		return err
 	}
@@ -221,7 +217,7 @@ if the store or the server does not respond.`,
 	}
 	f.to.add(cmd, s)
 	cmd.Flags().Lookup("server").Usage = "the URL of a Hookladder that does it (default: this process does it)"
-	term.DurationVar(cmd.Flags(), &f.within, "for", 0, "the time limit, at least 1s (default 5m; with --server 25s, and at most 1m)")
+	durationVar(cmd.Flags(), &f.within, "for", 0, "the time limit, at least 1s (default 5m; with --server 25s, and at most 1m)")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
 	return cmd
 }
@@ -239,7 +235,7 @@ func (f *tickFlags) run(cmd *cobra.Command, s world) error {
 		return err
 	}
 	if f.asJSON {
-		return show.JSON(cmd.OutOrStdout(), answer)
+		return printJSON(cmd.OutOrStdout(), answer)
 	}
 	return printTick(cmd.OutOrStdout(), answer)
 }
@@ -294,7 +290,7 @@ func (f *tickFlags) here(cmd *cobra.Command, s world) (wire.Tick, error) {
 func printTick(out io.Writer, t wire.Tick) error {
 	next := "nothing waits for a time"
 	if t.NextDueAt != nil {
-		next = "next due at " + term.When(*t.NextDueAt)
+		next = "next due at " + whenText(*t.NextDueAt)
 	}
 	_, err := fmt.Fprintf(out, "attempted %d, delivered %d, dead %d; %s\n", t.Attempted, t.Delivered, t.Dead, next)
 	return err

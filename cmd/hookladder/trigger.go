@@ -17,7 +17,6 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -138,7 +137,7 @@ func (f *triggerFlags) publish(cmd *cobra.Command, args []string) error {
 		case unsure(err):
 			err = fmt.Errorf("%w\nhookladder get %s shows whether it was accepted", err, m.ID)
 		case err == nil:
-			err = apiCall[wire.Published]{text: show.Published}.show(cmd.OutOrStdout(), answer, f.asJSON)
+			err = apiCall[wire.Published]{text: printPublished}.show(cmd.OutOrStdout(), answer, f.asJSON)
 		}
 		if err != nil && f.count > 1 {
 			err = fmt.Errorf("message %d of %d: %w", n+1, f.count, err)

@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/show"
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/term"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -71,7 +69,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			}
 			r := receiver.Inspect(q)
 			if f.asJSON {
-				err = show.JSON(cmd.OutOrStdout(), r)
+				err = printJSON(cmd.OutOrStdout(), r)
 			} else {
 				printReport(cmd.OutOrStdout(), r)
 			}
@@ -91,7 +89,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 	f.form.add(cmd)
 	flags.StringVar(&f.computed, "computed", "", "the signature that your own code computed")
 	flags.StringVar(&f.at, "at", "", "when it arrived, such as 2026-01-31T12:00:00Z, or an age such as 2h (default now)")
-	term.DurationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from that time")
+	durationVar(flags, &f.tolerance, "tolerance", signer.DefaultTolerance, "how far its timestamp may be from that time")
 	flags.BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
@@ -238,9 +236,9 @@ func printReport(out io.Writer, r receiver.Inspection) {
 	}
 	fmt.Fprintln(out, verdict)
 	for _, one := range r.Findings {
-		fmt.Fprintf(out, "  %s: %s\n", one.Cause, term.Visible(one.Says))
+		fmt.Fprintf(out, "  %s: %s\n", one.Cause, visible(one.Says))
 		if one.Cure != "" {
-			fmt.Fprintf(out, "    %s\n", term.Visible(one.Cure))
+			fmt.Fprintf(out, "    %s\n", visible(one.Cure))
 		}
 	}
 }
@@ -304,7 +302,7 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
 	flags.StringVar(&body, "body", sampleBody, "their body")
 	flags.StringVar(&bodyFile, "body-file", "", "a file with the body, - for standard input")
 	flags.StringVar(&contentType, "content-type", "application/json", "the content type of the body")
-	term.DurationVar(flags, &timeout, "timeout", 15*time.Second, "how long to wait for each response")
+	durationVar(flags, &timeout, "timeout", 15*time.Second, "how long to wait for each response")
 	flags.BoolVar(&asJSON, "json", false, "print the results as JSON")
 	completes(cmd, "signature", schemeNames()...)
 	return cmd
@@ -349,7 +347,7 @@ func carryOutCheck(cmd *cobra.Command, r receiver.Target, asJSON bool) error {
 	case err != nil && !errors.Is(err, receiver.ErrNotTaken):
 		return err
 	case asJSON:
-		if err := show.JSON(out, report); err != nil {
+		if err := printJSON(out, report); err != nil {
 			return err
 		}
 	default:
@@ -366,7 +364,7 @@ func printTrial(out io.Writer, r receiver.CheckResult) {
 	if r.Points < r.Of {
 		verdict = "lost"
 	}
-	fmt.Fprintf(out, "%s %3d/%-3d %-12s %s\n", verdict, r.Points, r.Of, r.Trial, term.Visible(r.Says))
+	fmt.Fprintf(out, "%s %3d/%-3d %-12s %s\n", verdict, r.Points, r.Of, r.Trial, visible(r.Says))
 	if r.Cure != "" {
 		fmt.Fprintf(out, "                          %s\n", r.Cure)
 	}

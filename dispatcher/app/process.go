@@ -29,9 +29,6 @@ import (
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
-	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -47,12 +44,12 @@ type process struct {
 
 	engine    *engine.Engine
 	endpoints *endpoints.Registry
-	takers    *takers.Takers
+	takers    *engine.Takers
 	jobs      *jobs.Jobs
 	notices   *notices.Notices
-	ticker    *ticks.Ticker
+	ticker    *engine.Ticker
 	gauge     *observe.Gauge
-	tail      *tail.Hub
+	tail      *engine.Tail
 	tracer    trace.Tracer // nil: nothing is traced
 
 	relay    *relay.Relay       // nil: no outbox
@@ -85,8 +82,8 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	}
 	e := p.engine
 	p.endpoints = e.Registry()
-	p.tail = tail.New(store.Attempts, o.Log)
-	p.takers = takers.New(store, store.Deliveries, e, o.Log)
+	p.tail = engine.NewTail(store.Attempts, o.Log)
+	p.takers = engine.NewTakers(store, store.Deliveries, e, o.Log)
 	if p.notices, err = newNotices(store, e, o); err != nil {
 		return nil, fmt.Errorf("OPS_URL: %w", err)
 	}
@@ -106,7 +103,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	if p.relay != nil {
 		p.figures.WatchOutbox(p.relay)
 	}
-	p.ticker = ticks.New(ticks.Options{
+	p.ticker = engine.NewTicker(engine.TickerOptions{
 		Permits: o.Engine.MaxInFlight, Rouse: e.Rouse, Doing: e.Doing, Upcoming: e.Upcoming, Others: e.Others, Now: e.Now,
 		Jobs: p.jobs.Busy, Notices: p.notices.Busy, Outbox: p.relay.Busy,
 	})

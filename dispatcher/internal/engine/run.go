@@ -143,7 +143,7 @@ func (w watching) observe(what func(o dispatcher.Observer)) {
 	what(w.observer)
 }
 
-// A tick is a call that waits until nothing is due, see package ticks. This file has its
+// A tick is a call that waits until nothing is due, see ticks.go. This file has its
 // queries to the engine.
 
 // tickCounts counts the work of this instance after its start.

@@ -1,10 +1,4 @@
-// Package tail shows people the log of attempts as it grows.
-//
-// One Hub reads the log for all followers of an instance, and only while there are
-// any. It passes on the lines as a chain of stretches: each follower reads along it at its
-// own pace, and one that falls too far behind is dropped. follow.go is a
-// follower's side.
-package tail
+package engine
 
 import (
 	"context"
@@ -28,11 +22,11 @@ const (
 	lineBytes  = 400 // of a line, without its texts
 )
 
-// stage is the name of this query in the log of the process.
-const stage = "tail"
+// tailStage is the name of this query in the log of the process.
+const tailStage = "tail"
 
-// Source is the log that a Hub reads.
-type Source interface {
+// TailSource is the log that a Tail reads.
+type TailSource interface {
 	// LogEnd returns the position after all logged lines.
 	LogEnd(ctx context.Context) (dispatcher.LogPosition, error)
 	// LogSince returns a position before all attempts that ended at a time or later.
@@ -45,9 +39,9 @@ type Source interface {
 	FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error)
 }
 
-// Hub reads the log for all followers of this instance.
-type Hub struct {
-	log  Source
+// Tail reads the log for all followers of this instance.
+type Tail struct {
+	log  TailSource
 	down *outage.Log
 
 	wake    wait.Signal   // a follower joins
@@ -64,9 +58,9 @@ type Hub struct {
 // each. All followers of a dead instance come to the others together.
 const readersAtOnce = 8
 
-// New returns a Hub. Run reads for it.
-func New(log Source, to *slog.Logger) *Hub {
-	return &Hub{
+// NewTail returns a Tail. Run reads for it.
+func NewTail(log TailSource, to *slog.Logger) *Tail {
+	return &Tail{
 		log: log, down: outage.New(to, "store lost for the log of attempts", "store back for the log of attempts"),
 		wake: wait.NewSignal(), stopped: make(chan struct{}), turns: make(chan struct{}, readersAtOnce),
 		followers: map[*follower]bool{},
@@ -82,11 +76,11 @@ type stretch struct {
 	next  *stretch      // nil until grown is closed
 	grown chan struct{} // closed when there is a next one
 
-	after dispatcher.LogPosition // position after it; in the newest stretch, Hub.mu guards it, and it moves even without new lines
+	after dispatcher.LogPosition // position after it; in the newest stretch, Tail.mu guards it, and it moves even without new lines
 }
 
 // Run reads the log while there are followers, until ctx ends. It is called once.
-func (h *Hub) Run(ctx context.Context) error {
+func (h *Tail) Run(ctx context.Context) error {
 	defer close(h.stopped)
 	for {
 		select {
@@ -99,7 +93,7 @@ func (h *Hub) Run(ctx context.Context) error {
 }
 
 // watch reads while there are followers.
-func (h *Hub) watch(ctx context.Context) {
+func (h *Tail) watch(ctx context.Context) {
 	var at dispatcher.LogPosition
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -132,20 +126,20 @@ func (h *Hub) watch(ctx context.Context) {
 }
 
 // asked reports whether a follower is joining.
-func (h *Hub) asked() bool {
+func (h *Tail) asked() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.joining) > 0
 }
 
-func (h *Hub) end(ctx context.Context) (dispatcher.LogPosition, error) {
+func (h *Tail) end(ctx context.Context) (dispatcher.LogPosition, error) {
 	ctx, stop := outage.Within(ctx)
 	defer stop()
 	return h.log.LogEnd(ctx)
 }
 
 // refuse returns an error to all joining followers, because the log can't be read.
-func (h *Hub) refuse(err error) {
+func (h *Tail) refuse(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, f := range h.joining {
@@ -157,7 +151,7 @@ func (h *Hub) refuse(err error) {
 
 // admit adds all joining followers. They get the lines after this position. It reports whether
 // there are followers.
-func (h *Hub) admit(at dispatcher.LogPosition) bool {
+func (h *Tail) admit(at dispatcher.LogPosition) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.followers)+len(h.joining) == 0 {
@@ -177,19 +171,19 @@ func (h *Hub) admit(at dispatcher.LogPosition) bool {
 }
 
 // read reads once and passes on the lines. It reports whether there is more.
-func (h *Hub) read(ctx context.Context, at *dispatcher.LogPosition) (more bool) {
+func (h *Tail) read(ctx context.Context, at *dispatcher.LogPosition) (more bool) {
 	within, stop := outage.Within(ctx)
 	defer stop()
 	step, err := h.log.FollowLog(within, at, h.wanted())
 	if ctx.Err() == nil {
-		h.down.Report(stage, err)
+		h.down.Report(tailStage, err)
 	}
 	h.handOn(&step, at)
 	return step.More
 }
 
 // wanted returns a filter for the lines that any follower wants; nil: all.
-func (h *Hub) wanted() func(*dispatcher.Logged) bool {
+func (h *Tail) wanted() func(*dispatcher.Logged) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	filters := make([]*dispatcher.LogFilter, 0, len(h.followers))
@@ -210,7 +204,7 @@ func (h *Hub) wanted() func(*dispatcher.Logged) bool {
 }
 
 // handOn adds a stretch to the chain, and drops the followers that are too far behind.
-func (h *Hub) handOn(step *dispatcher.LogStep, at *dispatcher.LogPosition) {
+func (h *Tail) handOn(step *dispatcher.LogStep, at *dispatcher.LogPosition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := h.newest

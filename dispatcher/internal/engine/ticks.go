@@ -1,10 +1,4 @@
-// Package ticks does all due work inside one call, for a program that runs only from time to
-// time. A scheduler makes the calls. Between two calls nothing runs, or the process is
-// suspended.
-//
-// The engine does the work, as always. A tick wakes the engine and waits until nothing is left
-// to do. Several ticks may run at once, here and in other processes.
-package ticks
+package engine
 
 import (
 	"context"
@@ -14,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
 
@@ -39,12 +32,12 @@ const (
 	againWithin = time.Minute
 )
 
-// Options are the dependencies of a Ticker: queries of the engine, and of the parts beside it.
+// TickerOptions are the dependencies of a Ticker: queries of the engine, and of the parts beside it.
 // All fields are required.
-type Options struct {
+type TickerOptions struct {
 	Permits  int                                                                             // 0: this instance attempts nothing
 	Rouse    func()                                                                          // lets the engine continue at once after the process was suspended
-	Doing    func() engine.Doing                                                             // the work of this instance, without a query to the queue
+	Doing    func() Doing                                                                    // the work of this instance, without a query to the queue
 	Upcoming func(ctx context.Context) (dispatcher.Upcoming, error)                          // the time of the next work
 	Others   func(ctx context.Context) (inFlight map[string]int, silent []string, err error) // the number of leases of other instances; silent ones may be dead
 	Now      func() time.Time                                                                // the time by the queue's clock
@@ -54,10 +47,10 @@ type Options struct {
 }
 
 // Ticker does all due work inside one call.
-type Ticker struct{ o Options }
+type Ticker struct{ o TickerOptions }
 
-// New returns a Ticker.
-func New(o Options) *Ticker { return &Ticker{o} }
+// NewTicker returns a Ticker.
+func NewTicker(o TickerOptions) *Ticker { return &Ticker{o} }
 
 // Tick waits until nothing is due, or within is over. It counts all that this instance did in
 // the meantime.
@@ -87,7 +80,7 @@ func (t *Ticker) Tick(ctx context.Context, within time.Duration) (dispatcher.Tic
 
 // answer returns the result of the tick. It ignores an error of a part of the queue, because
 // the next tick may come at once.
-func (t *Ticker) answer(f found, before engine.Doing) (dispatcher.Tick, error) {
+func (t *Ticker) answer(f found, before Doing) (dispatcher.Tick, error) {
 	if whole := outage.Whole(f.err); whole != nil {
 		return dispatcher.Tick{}, fmt.Errorf("tick: %w", whole)
 	}

@@ -1,4 +1,4 @@
-package tail_test
+package engine_test
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 func TestWhatHappensIsShownWithinASecond(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("old")
 		v := follow(t, h, dispatcher.LogFilter{}, "")
 		seen, _ := v.saw()
@@ -34,7 +34,7 @@ func TestWhatHappensIsShownWithinASecond(t *testing.T) {
 
 func TestNobodyThatFollowsCostsNoCall(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		time.Sleep(time.Hour)
 		require.Zero(t, f.calls())
 		v := follow(t, h, dispatcher.LogFilter{}, "")
@@ -51,7 +51,7 @@ func TestNobodyThatFollowsCostsNoCall(t *testing.T) {
 
 func TestManyFollowersCostOneReader(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		var all []*viewer
 		for range 100 {
 			all = append(all, follow(t, h, dispatcher.LogFilter{}, ""))
@@ -71,11 +71,11 @@ func TestManyFollowersCostOneReader(t *testing.T) {
 	})
 }
 
-// What is logged while a follower passes from its own reading to that of the Hub is read
+// What is logged while a follower passes from its own reading to that of the Tail is read
 // by both.
 func TestWhatTwoReadersMeetIsShownOnce(t *testing.T) {
 	f := &fakeLog{grows: 6}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("old")
 		v := follow(t, h, dispatcher.LogFilter{Since: time.Now().Add(-time.Hour)}, "")
 		time.Sleep(10 * time.Second)
@@ -89,7 +89,7 @@ func TestWhatTwoReadersMeetIsShownOnce(t *testing.T) {
 
 func TestAFollowerIsToldThatItIsConnected(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{Messages: []string{"none"}}, "")
 		_, first := v.saw()
 		f.add("m1")
@@ -105,7 +105,7 @@ func TestAFollowerIsToldThatItIsConnected(t *testing.T) {
 
 func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		one := follow(t, h, dispatcher.LogFilter{Messages: []string{"m2"}}, "")
 		other := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t1"}}, "")
 		none := follow(t, h, dispatcher.LogFilter{Lanes: []dispatcher.Lane{"lane1"}, Tenants: []string{"t2"}}, "")
@@ -137,7 +137,7 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 // missing, wherever the connection is lost.
 func TestAFollowerGoesOnWhereItWas(t *testing.T) {
 	f := &fakeLog{most: 2}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
 		v.saw()
 		for n := range 7 {
@@ -163,7 +163,7 @@ func TestAFollowerGoesOnWhereItWas(t *testing.T) {
 
 func TestWhatComesWhileAFollowerCatchesUpIsShownOnce(t *testing.T) {
 	f := &fakeLog{most: 3}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		other := follow(t, h, dispatcher.LogFilter{}, "")
 		_, at := other.saw()
 		var want []string
@@ -209,7 +209,7 @@ func TestWhatComesWhileAFollowerCatchesUpIsShownOnce(t *testing.T) {
 
 func TestAFollowerMayBeginInThePast(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("m1")
 		time.Sleep(time.Minute)
 		since := time.Now()
@@ -225,7 +225,7 @@ func TestAFollowerMayBeginInThePast(t *testing.T) {
 
 func TestAFollowerThatIsTooSlowIsDroppedAndHoldsUpNoOther(t *testing.T) {
 	f := &fakeLog{most: 10_000}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		good := follow(t, h, dispatcher.LogFilter{}, "")
 		good.saw()
 		slow := follow(t, h, dispatcher.LogFilter{}, "", func(v *viewer) { v.slow = make(chan struct{}) })
@@ -252,7 +252,7 @@ func TestAFollowerThatIsTooSlowIsDroppedAndHoldsUpNoOther(t *testing.T) {
 
 func TestABurstIsNoReasonToDropAFollower(t *testing.T) {
 	f := &fakeLog{most: 100_000}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
 		v.saw()
 		for k := range 20_000 { // some 16 MiB at once
@@ -268,7 +268,7 @@ func TestABurstIsNoReasonToDropAFollower(t *testing.T) {
 
 func TestAGapIsTold(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{Messages: []string{"m2"}}, "")
 		_, at := v.saw()
 		f.add("m1", "m2")
@@ -289,7 +289,7 @@ func TestAGapIsTold(t *testing.T) {
 
 func TestFollowersEndWithTheHub(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, stop context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, stop context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
 		_, at := v.saw()
 		stop()
@@ -301,7 +301,7 @@ func TestFollowersEndWithTheHub(t *testing.T) {
 
 func TestALogThatCanNotBeReadRefusesAtTheBeginningAndIsWaitedForLater(t *testing.T) {
 	f := &fakeLog{}
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
 		_, at := v.saw()
 		lost := fmt.Errorf("%w: no", dispatcher.ErrUnavailable)
@@ -332,7 +332,7 @@ func TestALogThatCanNotBeReadRefusesAtTheBeginningAndIsWaitedForLater(t *testing
 func TestAFollowerLeavesWhenItCanNotBeShownAnything(t *testing.T) {
 	f := &fakeLog{}
 	gone := errors.New("gone")
-	run(t, f, func(h *tail.Hub, _ context.CancelFunc) {
+	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		for _, behind := range []string{"", dispatcher.LogPositionAt(1, 2, 0).String()} {
 			v := follow(t, h, dispatcher.LogFilter{}, behind, func(v *viewer) { v.fails = gone })
 			require.ErrorIs(t, <-v.done, gone)

@@ -1,4 +1,4 @@
-package takers_test
+package engine_test
 
 import (
 	"context"

@@ -1,11 +1,4 @@
-// Package takers gives out the deliveries that callers take over HTTP: deliveries of queues,
-// and of pull endpoints, which are never called.
-//
-// take.go leases deliveries to a caller, and lets it wait for some. It does not poll the store
-// meanwhile. The store publishes which lanes have deliveries, and each time one of the waiting
-// callers takes. settle.go records the outcomes of callers. lease.go encodes the name of a
-// lease. Leases are bound to no instance, so another instance may settle them.
-package takers
+package engine
 
 import (
 	"context"
@@ -15,12 +8,11 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
-// Store has the methods of the queue that takers call.
-type Store interface {
+// TakerStore has the methods of the queue that takers call.
+type TakerStore interface {
 	Take(ctx context.Context, by string, t dispatcher.Take) (dispatcher.Taken, error)
 	Adopt(ctx context.Context, by string, leases []dispatcher.TakenLease) []dispatcher.Adopted
 	Extend(ctx context.Context, by string, leases []dispatcher.TakenLease, lasts time.Duration) []dispatcher.Adopted
@@ -28,16 +20,16 @@ type Store interface {
 	Polls() bool
 }
 
-// Reads reads the messages of taken deliveries.
-type Reads interface {
+// TakerReads reads the messages of taken deliveries.
+type TakerReads interface {
 	Read(ctx context.Context, id string) (dispatcher.MessageView, error)
 }
 
-// Engine has the methods of the engine that takers call.
-type Engine interface {
-	BeginLease(ctx context.Context) (engine.LeaseCall, error)
-	BeginRegain(ctx context.Context) (engine.LeaseCall, error)
-	EndLease(call engine.LeaseCall, claimed []dispatcher.Claimed, err error) error
+// TakerEngine has the methods of the engine that takers call.
+type TakerEngine interface {
+	BeginLease(ctx context.Context) (LeaseCall, error)
+	BeginRegain(ctx context.Context) (LeaseCall, error)
+	EndLease(call LeaseCall, claimed []dispatcher.Claimed, err error) error
 	Fit(ctx context.Context, leased []dispatcher.Claimed, bytes int) (fit []dispatcher.Claimed, unfit []dispatcher.Settlement)
 	Headers(c dispatcher.Claimed, at time.Time) (http.Header, error)
 	Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(dispatcher.Settled)) dispatcher.Verdict
@@ -48,9 +40,9 @@ type Engine interface {
 
 // Takers serves the callers of an instance that take deliveries.
 type Takers struct {
-	store  Store
-	reads  Reads
-	engine Engine
+	store  TakerStore
+	reads  TakerReads
+	engine TakerEngine
 	log    *slog.Logger
 
 	mu      sync.Mutex                    // guards the fields below
@@ -61,8 +53,8 @@ type Takers struct {
 	gaps wait.Signal   // an event may have been missed
 }
 
-// New returns Takers. OnTakeable must be called for the events of the queue.
-func New(store Store, reads Reads, engine Engine, log *slog.Logger) *Takers {
+// NewTakers returns Takers. OnTakeable must be called for the events of the queue.
+func NewTakers(store TakerStore, reads TakerReads, engine TakerEngine, log *slog.Logger) *Takers {
 	return &Takers{
 		store: store, reads: reads, engine: engine, log: log, lines: map[dispatcher.Lane][]*waiter{},
 		stop: make(chan struct{}), gaps: wait.NewSignal(),

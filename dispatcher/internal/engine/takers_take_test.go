@@ -1,4 +1,4 @@
-package takers_test
+package engine_test
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func TestAHintWakesOneThatWaits(t *testing.T) {
 
 func TestThoseThatWaitCostNothing(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		var calls []*call
+		var calls []*takerCall
 		for range 200 {
 			calls = append(calls, q.call(t, d.TakerAsk{Wait: half}))
 		}
@@ -65,7 +65,7 @@ func TestThoseThatWaitCostNothing(t *testing.T) {
 
 func TestWhoLeavesSomeBehindWakesTheNext(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		var calls []*call
+		var calls []*takerCall
 		for range 3 {
 			calls = append(calls, q.call(t, d.TakerAsk{Most: 2, Wait: half}))
 		}
@@ -125,7 +125,7 @@ func TestAtTheStopThoseThatWaitAreAnswered(t *testing.T) {
 
 func TestWhereSomethingMayHaveBeenMissedOneOfEachLaneAsks(t *testing.T) {
 	inBubble(t, func(q *fakeQueue, _ func()) {
-		var calls []*call
+		var calls []*takerCall
 		for i := range 40 {
 			for range 2 {
 				calls = append(calls, q.call(t, d.TakerAsk{Lane: d.Lane(rune('a' + i)), Wait: half}))
@@ -216,7 +216,7 @@ func TestThoseThatWaitLearnAtOnceThatTheirEndpointIsGone(t *testing.T) {
 		require.True(t, one.waits() && two.waits() && other.waits())
 		q.t.OnGone("ep_gone")
 		q.t.OnGone("ep_gone") // each instance hears it from itself, and as others do
-		for _, c := range []*call{one, two} {
+		for _, c := range []*takerCall{one, two} {
 			<-c.over
 			require.ErrorIs(t, c.err, d.ErrNoEndpoint)
 			require.Zero(t, c.took)

@@ -1,4 +1,4 @@
-package tail_test
+package engine_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/tail"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 // fakeLog is a log of two partitions, which lie in memory.
@@ -133,7 +133,7 @@ type viewer struct {
 	fails error
 }
 
-func follow(t testing.TB, h *tail.Hub, filter dispatcher.LogFilter, behind string, change ...func(*viewer)) *viewer {
+func follow(t testing.TB, h *engine.Tail, filter dispatcher.LogFilter, behind string, change ...func(*viewer)) *viewer {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background()) // that of t is outside of the bubble
 	v := &viewer{stop: stop, done: make(chan error, 1)}
@@ -172,13 +172,13 @@ func (v *viewer) saw() (seen []string, at string) {
 	return seen, v.at[len(v.at)-1]
 }
 
-func run(t *testing.T, f *fakeLog, do func(h *tail.Hub, stop context.CancelFunc)) {
+func run(t *testing.T, f *fakeLog, do func(h *engine.Tail, stop context.CancelFunc)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if f.most == 0 {
 			f.most = 100
 		}
-		h := tail.New(f, slog.New(slog.DiscardHandler))
+		h := engine.NewTail(f, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()

@@ -1,4 +1,4 @@
-package takers_test
+package engine_test
 
 import (
 	"context"
@@ -15,12 +15,11 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/takers"
 )
 
 // fakeQueue is a store and an engine: lists of what is ready, and what is taken by whom.
 type fakeQueue struct {
-	t     *takers.Takers
+	t     *engine.Takers
 	polls bool
 	limit int // deliveries that one Take leases; 0: any number
 
@@ -237,7 +236,7 @@ func bubble(t *testing.T, polls bool, test func(q *fakeQueue, stop func())) {
 			polls: polls, ready: map[d.Lane][]string{}, taken: map[d.DeliveryID]d.TakenLease{}, unfit: map[string]int{},
 			results: map[string]d.Settled{}, statuses: map[string]d.Status{},
 		}
-		q.t = takers.New(q, q, q, slog.New(slog.DiscardHandler))
+		q.t = engine.NewTakers(q, q, q, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() { ended <- q.t.Run(ctx) }()
@@ -247,8 +246,8 @@ func bubble(t *testing.T, polls bool, test func(q *fakeQueue, stop func())) {
 	})
 }
 
-// call is a caller that takes.
-type call struct {
+// takerCall is a caller that takes.
+type takerCall struct {
 	cancel context.CancelFunc
 	over   chan struct{}
 	given  []d.Given
@@ -256,9 +255,9 @@ type call struct {
 	took   time.Duration
 }
 
-func (q *fakeQueue) call(t *testing.T, a d.TakerAsk) *call {
+func (q *fakeQueue) call(t *testing.T, a d.TakerAsk) *takerCall {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &call{cancel: cancel, over: make(chan struct{})}
+	c := &takerCall{cancel: cancel, over: make(chan struct{})}
 	if a.Lane == "" {
 		a.Lane = lane
 	}
@@ -278,7 +277,7 @@ func (q *fakeQueue) call(t *testing.T, a d.TakerAsk) *call {
 }
 
 // answer waits for the answer, and names what was given.
-func (c *call) answer(t *testing.T) (ids []string) {
+func (c *takerCall) answer(t *testing.T) (ids []string) {
 	t.Helper()
 	<-c.over
 	require.NoError(t, c.err)
@@ -288,7 +287,7 @@ func (c *call) answer(t *testing.T) (ids []string) {
 	return ids
 }
 
-func (c *call) waits() bool {
+func (c *takerCall) waits() bool {
 	synctest.Wait()
 	select {
 	case <-c.over:

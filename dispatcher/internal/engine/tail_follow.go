@@ -1,4 +1,4 @@
-package tail
+package engine
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type follower struct {
 	sent time.Time // time of its last event
 	more bool      // there was more to read
 
-	at *stretch // its last stretch; nil: it is dropped; Hub.mu guards it
+	at *stretch // its last stretch; nil: it is dropped; Tail.mu guards it
 }
 
 // FollowLog calls show for the lines of the log that match: new lines only, or the lines after
@@ -35,7 +35,7 @@ type follower struct {
 //
 // It returns nil when ctx ends, and an error of show unchanged. It returns
 // dispatcher.ErrBehind if show is too slow, and dispatcher.ErrStopping at the end of Run.
-func (h *Hub) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error {
+func (h *Tail) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind string, show func([]dispatcher.LogEvent) error) error {
 	f := &follower{filter: filter, show: show, joined: make(chan struct{}), dropped: make(chan struct{})}
 	old := true
 	switch {
@@ -60,7 +60,7 @@ func (h *Hub) FollowLog(ctx context.Context, filter dispatcher.LogFilter, behind
 }
 
 // follow shows a follower the old lines, and then the new ones.
-func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
+func (h *Tail) follow(ctx context.Context, f *follower, old bool) error {
 	if old {
 		if err := h.catchUp(ctx, f, false); err != nil {
 			return err
@@ -85,8 +85,8 @@ func (h *Hub) follow(ctx context.Context, f *follower, old bool) error {
 	return h.live(ctx, f)
 }
 
-// join adds a follower to the Hub, which passes it the lines that it reads.
-func (h *Hub) join(ctx context.Context, f *follower) error {
+// join adds a follower to the Tail, which passes it the lines that it reads.
+func (h *Tail) join(ctx context.Context, f *follower) error {
 	h.mu.Lock()
 	h.joining = append(h.joining, f)
 	h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *Hub) join(ctx context.Context, f *follower) error {
 	}
 }
 
-func (h *Hub) leave(f *follower) {
+func (h *Tail) leave(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.followers, f)
@@ -115,7 +115,7 @@ func (h *Hub) leave(f *follower) {
 
 // catchUp reads the log for one follower, to its end. If the follower has begun, it waits
 // while the store, or a part of it, can't be read.
-func (h *Hub) catchUp(ctx context.Context, f *follower, begun bool) error {
+func (h *Tail) catchUp(ctx context.Context, f *follower, begun bool) error {
 	joined := begun
 	for failures, more := 0, true; more; begun = true {
 		if err := h.turn(ctx, f, begun); err != nil {
@@ -129,14 +129,14 @@ func (h *Hub) catchUp(ctx context.Context, f *follower, begun bool) error {
 		if !begun && isLost(err) {
 			return err
 		}
-		failures = h.down.Repeat(ctx, stage, failures, err)
+		failures = h.down.Repeat(ctx, tailStage, failures, err)
 		more = f.more || isLost(err) || joined && err != nil
 	}
 	return nil
 }
 
 // turn waits until a follower may read. It ends with a receive from turns.
-func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
+func (h *Tail) turn(ctx context.Context, f *follower, begun bool) error {
 	alive := time.NewTicker(Alive)
 	defer alive.Stop()
 	for {
@@ -167,7 +167,7 @@ func (h *Hub) turn(ctx context.Context, f *follower, begun bool) error {
 
 // readOld reads once for a follower and shows it the lines. shown is the error of show, and
 // err the error of the log.
-func (h *Hub) readOld(ctx context.Context, f *follower, begun bool) (shown, err error) {
+func (h *Tail) readOld(ctx context.Context, f *follower, begun bool) (shown, err error) {
 	within, stop := outage.Within(ctx)
 	defer stop()
 	after := f.pos.Clone()
@@ -185,8 +185,8 @@ func isLost(err error) bool {
 	return rest != nil || failed != nil && failed.Failed >= failed.Of
 }
 
-// live shows a follower the lines that the Hub reads.
-func (h *Hub) live(ctx context.Context, f *follower) error {
+// live shows a follower the lines that the Tail reads.
+func (h *Tail) live(ctx context.Context, f *follower) error {
 	alive := time.NewTicker(Alive)
 	defer alive.Stop()
 	for {
@@ -225,7 +225,7 @@ func (h *Hub) live(ctx context.Context, f *follower) error {
 // take moves a follower to the next stretch and returns a copy of it, because the position
 // behind the newest stretch still moves. It returns nil if there is none until grown is
 // closed. ok is false if the follower was dropped.
-func (h *Hub) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
+func (h *Tail) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.at == nil {
@@ -239,7 +239,7 @@ func (h *Hub) take(f *follower) (next *stretch, grown chan struct{}, ok bool) {
 }
 
 // reach moves the position of a follower that has all stretches, even without new lines.
-func (h *Hub) reach(f *follower) {
+func (h *Tail) reach(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.at != nil && f.at.next == nil {

@@ -1,4 +1,4 @@
-package ticks_test
+package engine_test
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/ticks"
 )
 
 // fakeEngine stands for an engine. What it is and has depends on the time since the test
@@ -63,8 +62,8 @@ func (e *fakeEngine) others(context.Context) (map[string]int, []string, error) {
 	return e.inFlight, e.silent, nil
 }
 
-func (e *fakeEngine) ticker() *ticks.Ticker {
-	return ticks.New(ticks.Options{
+func (e *fakeEngine) ticker() *engine.Ticker {
+	return engine.NewTicker(engine.TickerOptions{
 		Permits: 1, Rouse: e.rouse, Doing: e.does, Upcoming: e.next, Others: e.others, Now: time.Now,
 		Jobs: func() (bool, []string) { return e.busyJobs, e.holders }, Notices: func() bool { return e.notifying }, Outbox: func() bool { return e.relaying },
 	})
@@ -186,7 +185,7 @@ func TestATickCountsWhatWasDoneMeanwhile(t *testing.T) {
 }
 
 func TestATickThatCanNotWorkSaysSo(t *testing.T) {
-	_, err := ticks.New(ticks.Options{}).Tick(t.Context(), time.Minute)
+	_, err := engine.NewTicker(engine.TickerOptions{}).Tick(t.Context(), time.Minute)
 	require.ErrorIs(t, err, dispatcher.ErrAcceptsOnly)
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{err: dispatcher.ErrUnavailable}

@@ -1,4 +1,4 @@
-package takers
+package engine
 
 import (
 	"context"

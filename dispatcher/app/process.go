@@ -19,7 +19,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/jobs"
-	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
 	"github.com/hookladder/hookladder/dispatcher/internal/metrics"
 	"github.com/hookladder/hookladder/dispatcher/internal/notices"
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
@@ -54,7 +53,7 @@ type process struct {
 
 	relay    *relay.Relay       // nil: no outbox
 	archiver *archiver.Archiver // nil: no archive
-	lookup   *lookup.Lookup     // nil: no archive
+	lookup   *archiver.Lookup   // nil: no archive
 
 	stopping *atomic.Bool // true: it is not ready any more
 	close    func()       // closes the lookup's connections

@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
-	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
 )
 
 // Restored is the result of a restore.
-type Restored = restorer.Report
+type Restored = archiver.RestoreReport
 
 // RestoredSealed counts restored data that no key opens.
-type RestoredSealed = restorer.Sealed
+type RestoredSealed = archiver.RestoreSealed
 
 // LostEndpoint is an endpoint that is missing, although its deliveries were restored.
-type LostEndpoint = restorer.LostEndpoint
+type LostEndpoint = archiver.LostEndpoint
 
 // RestoreStep is the progress of a restore.
-type RestoreStep = restorer.Step
+type RestoreStep = archiver.RestoreStep
 
 // RestoreOptions configure a restore.
 type RestoreOptions struct {
@@ -44,7 +44,7 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 	}
 	defer vault.Close()
 	err = withStore(ctx, o, func(store *redisq.Store) error {
-		out, err = restorer.Restore(ctx, restorer.Options{
+		out, err = archiver.Restore(ctx, archiver.RestoreOptions{
 			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
 			Wait:   restoreWaits,
 			Limits: o.Engine.Keep, By: r.By, Progress: r.Progress,

@@ -1,5 +1,7 @@
-// Package archiver copies the store's log into the archive. Package app runs one Archiver
-// in each instance. A pass does the following:
+// Package archiver copies the store's log into the archive, queries both, and restores a lost
+// store. Package archive has the words and ports of the archive.
+//
+// Package app runs one Archiver in each instance. A pass does the following:
 //   - lease partitions of the archive (Archive.Lease),
 //   - read their logs (Source.Read),
 //   - write the parts in one transaction (Archive.Write),
@@ -12,6 +14,24 @@
 //
 // Each partition is archived by one instance at a time. If the instance stops, its lease
 // ends after archive.LeaseTime and another instance continues at the archive's position.
+//
+// A Lookup queries deliveries in the store and in the archive (lookup.go), so that callers need
+// not know which of them has a delivery. The store is queried first, because it has the
+// current state. The archive has the deliveries that the store deleted. While the archive is
+// down, the store's result is returned. It reports how far back it is complete.
+//
+// Restore restores a lost store from its archive (restore.go): endpoints, paused lanes, known
+// ids and all unfinished deliveries, each at its rung of the ladder. The restore command
+// calls it. It runs these steps in order:
+//   - lock the archive and find out what was lost,
+//   - stop instances from archiving older data (Vault.Sever),
+//   - stop the store from accepting messages and making attempts (Target.Hold),
+//   - restore endpoints, known ids, unfinished and then dead deliveries,
+//   - record the restore and release the store.
+//
+// A restore may be stopped at any time, even by a crash, and run again, because existing
+// data are not changed. Until it ends, the store accepts no message, because a repeat of a
+// delivered message would look new.
 package archiver
 
 import (

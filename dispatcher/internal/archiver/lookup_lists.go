@@ -1,4 +1,4 @@
-package lookup
+package archiver
 
 import (
 	"cmp"
@@ -198,15 +198,15 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 	var list []dispatcher.Delivery
 	for i := range ends {
 		if !has[i] && !listed[ids[i]] {
-			list = append(list, Delivery(&ends[i], l.head(ctx, ids[i].Message, ends[i].Head)))
+			list = append(list, DeliveryOf(&ends[i], l.head(ctx, ids[i].Message, ends[i].Head)))
 		}
 	}
 	return list, l.live.Address(ctx, list)
 }
 
-// Delivery converts an end to a delivery of a list. head is the decoded head of its record;
+// DeliveryOf converts an end to a delivery of a list. head is the decoded head of its record;
 // nil: none.
-func Delivery(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
+func DeliveryOf(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
 	if head == nil {
 		head = &dispatcher.Message{CreatedAt: e.Created}
 	}

@@ -1,4 +1,4 @@
-package lookup_test
+package archiver_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // delivery that had ended before is listed once, in its place.
 func TestAListOfBothHasAllOnceWhileTheStoreForgets(t *testing.T) {
 	for seed := range uint64(150) {
-		w, l := newWorld(t, seed)
+		w, l := newLookupWorld(t, seed)
 		w.between = func() {}
 		w.grow(0, 60)
 		for i := range 5 {
@@ -71,7 +71,7 @@ func TestAListOfBothHasAllOnceWhileTheStoreForgets(t *testing.T) {
 // By acceptance a delivery has one place, whether it waits, has ended, or was forgotten.
 func TestAListByAcceptanceHasAllOnceWhileTheyEndAndTheStoreForgets(t *testing.T) {
 	for seed := range uint64(100) {
-		w, l := newWorld(t, seed)
+		w, l := newLookupWorld(t, seed)
 		w.between = func() {}
 		w.grow(0, 40)
 		for i := range 20 {
@@ -125,7 +125,7 @@ func TestAListByAcceptanceHasAllOnceWhileTheyEndAndTheStoreForgets(t *testing.T)
 
 // While the archive is away, a list by acceptance is the store's, and says what it lacks.
 func TestAListByAcceptanceSaysWhatTheArchiveHas(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.between = func() {}
 	w.now, w.away = start.Add(time.Hour), true
 	w.grow(0, 40)
@@ -156,7 +156,7 @@ func TestAListByAcceptanceSaysWhatTheArchiveHas(t *testing.T) {
 // comes, and tells nothing twice.
 func TestACursorOfEndsSkipsNothingThoughTheStoreForgetsIt(t *testing.T) {
 	for seed := range uint64(150) {
-		w, l := newWorld(t, seed)
+		w, l := newLookupWorld(t, seed)
 		w.between = func() {}
 		f := dispatcher.EndedFilter{Limit: 1 + w.rnd.IntN(9)}
 		var got []dispatcher.Delivery
@@ -197,7 +197,7 @@ func TestACursorOfEndsSkipsNothingThoughTheStoreForgetsIt(t *testing.T) {
 
 // The archive is not asked for what the store has.
 func TestRecentPagesAreTheStoresAlone(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.between = func() {}
 	w.now = start.Add(time.Hour)
 	w.grow(0, 40)
@@ -219,7 +219,7 @@ func TestRecentPagesAreTheStoresAlone(t *testing.T) {
 
 // While the archive is away, the store answers alone, and says how far back it is whole.
 func TestWhileTheArchiveIsAwayTheStoreAnswers(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.between = func() {}
 	w.now, w.away = start.Add(time.Hour), true
 	w.grow(0, 40)
@@ -253,7 +253,7 @@ func TestWhileTheArchiveIsAwayTheStoreAnswers(t *testing.T) {
 }
 
 func TestACursorOfAnotherFilterIsRefused(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.between = func() {}
 	w.grow(0, 10)
 	page, err := l.Deliveries(t.Context(), dispatcher.Filter{Tenants: []string{"t"}, Limit: 3})

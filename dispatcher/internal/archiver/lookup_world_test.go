@@ -1,4 +1,4 @@
-package lookup_test
+package archiver_test
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/lookup"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is a store and an archive of it, in memory. What the store forgets was archived.
-type world struct {
+// lookupWorld is a store and an archive of it, in memory. What the store forgets was archived.
+type lookupWorld struct {
 	testing.TB
 	mu        sync.Mutex // guards the rest: a list asks store and archive at a time
 	rnd       *rand.Rand
@@ -41,13 +41,13 @@ type world struct {
 	between   func()
 }
 
-func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
-	w := &world{
+func newLookupWorld(t testing.TB, seed uint64) (*lookupWorld, *archiver.Lookup) {
+	w := &lookupWorld{
 		TB: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: start,
 		live: map[dispatcher.DeliveryID]dispatcher.Delivery{}, kept: map[dispatcher.DeliveryID]archive.End{},
 		views: map[string]dispatcher.MessageView{}, found: map[string]*archive.Found{},
 	}
-	return w, lookup.New(lookup.Options{
+	return w, archiver.NewLookup(archiver.LookupOptions{
 		Live: w, Lanes: w, Store: w, Cursors: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
 		Comparing: func(context.Context) (bool, error) {
 			if w.away {
@@ -66,7 +66,7 @@ func newWorld(t testing.TB, seed uint64) (*world, *lookup.Lookup) {
 
 // The store.
 
-func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
+func (w *lookupWorld) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.Order == dispatcher.OrderAccepted {
@@ -112,7 +112,7 @@ func (w *world) Deliveries(_ context.Context, f dispatcher.Filter) (page dispatc
 }
 
 // accepted is a page of the store's deliveries, the newest accepted first.
-func (w *world) accepted(f dispatcher.Filter) (page dispatcher.Page, err error) {
+func (w *lookupWorld) accepted(f dispatcher.Filter) (page dispatcher.Page, err error) {
 	f.From, _ = w.ListPlace(w.Context(), f)
 	w.between()
 	for _, d := range w.live {
@@ -138,12 +138,12 @@ func acceptedPlace(d dispatcher.Delivery) dispatcher.EndPlace {
 	return dispatcher.EndPlace{At: d.Created, ID: d.ID.String()}
 }
 
-func (w *world) SealCursor(_ context.Context, list string, place any) (string, error) {
+func (w *lookupWorld) SealCursor(_ context.Context, list string, place any) (string, error) {
 	text, err := json.Marshal(place)
 	return list + "\n" + string(text), err
 }
 
-func (w *world) OpenCursor(_ context.Context, list, cursor string, place any) error {
+func (w *lookupWorld) OpenCursor(_ context.Context, list, cursor string, place any) error {
 	of, text, _ := strings.Cut(cursor, "\n")
 	if of != list {
 		return dispatcher.ErrCursor
@@ -151,18 +151,18 @@ func (w *world) OpenCursor(_ context.Context, list, cursor string, place any) er
 	return json.Unmarshal([]byte(text), place)
 }
 
-func (w *world) ListPlace(_ context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
+func (w *lookupWorld) ListPlace(_ context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	if f.Cursor == "" {
 		return f.From, nil
 	}
 	return new(parsed(w, f.Cursor)), nil
 }
 
-func (w *world) ListCursor(_ context.Context, _ dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
+func (w *lookupWorld) ListCursor(_ context.Context, _ dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
 	return w.EndedCursor(w.Context(), dispatcher.EndedFilter{}, at)
 }
 
-func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
+func (w *lookupWorld) Ended(_ context.Context, name string, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
 	page.Lane, page.Now, page.CompleteSince = dispatcher.Lane(name), w.now, w.forgotten.Since(f.Statuses)
 	if f.Cursor != "" {
 		page.From = parsed(w, f.Cursor)
@@ -186,7 +186,7 @@ func (w *world) Ended(_ context.Context, name string, f dispatcher.EndedFilter) 
 	return page, nil
 }
 
-func (w *world) EndedCursor(_ context.Context, _ dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
+func (w *lookupWorld) EndedCursor(_ context.Context, _ dispatcher.EndedFilter, at dispatcher.EndPlace) (string, error) {
 	return endedCursor(at), nil
 }
 
@@ -202,7 +202,7 @@ func parsed(t testing.TB, cursor string) (at dispatcher.EndPlace) {
 	return dispatcher.EndPlace{At: time.UnixMilli(ms).UTC(), ID: id}
 }
 
-func (w *world) Message(_ context.Context, id string) (dispatcher.MessageView, error) {
+func (w *lookupWorld) Message(_ context.Context, id string) (dispatcher.MessageView, error) {
 	v, ok := w.views[id]
 	if w.lost {
 		return v, &dispatcher.Emptied{Home: true}
@@ -213,12 +213,12 @@ func (w *world) Message(_ context.Context, id string) (dispatcher.MessageView, e
 	return v, nil
 }
 
-func (w *world) Cancel(_ context.Context, id string, _ dispatcher.Lane) ([]dispatcher.Delivery, error) {
+func (w *lookupWorld) Cancel(_ context.Context, id string, _ dispatcher.Lane) ([]dispatcher.Delivery, error) {
 	_, err := w.Message(context.Background(), id)
 	return nil, err
 }
 
-func (w *world) Retry(_ context.Context, id string, lane dispatcher.Lane, _ bool) ([]dispatcher.Retried, error) {
+func (w *lookupWorld) Retry(_ context.Context, id string, lane dispatcher.Lane, _ bool) ([]dispatcher.Retried, error) {
 	v, err := w.Message(context.Background(), id)
 	if err == nil && lane != "" && !slices.ContainsFunc(v.Deliveries, func(d dispatcher.Delivery) bool { return d.ID.Lane == lane }) {
 		err = dispatcher.ErrNoDelivery
@@ -226,7 +226,7 @@ func (w *world) Retry(_ context.Context, id string, lane dispatcher.Lane, _ bool
 	return nil, err
 }
 
-func (w *world) Address(_ context.Context, list []dispatcher.Delivery) error {
+func (w *lookupWorld) Address(_ context.Context, list []dispatcher.Delivery) error {
 	for i := range list {
 		if list[i].ID.Lane.IsEndpoint() {
 			list[i].URL = "https://present.example/"
@@ -235,22 +235,22 @@ func (w *world) Address(_ context.Context, list []dispatcher.Delivery) error {
 	return nil
 }
 
-func (w *world) Lane(_ context.Context, destination, tenant string) (dispatcher.Lane, error) {
+func (w *lookupWorld) Lane(_ context.Context, destination, tenant string) (dispatcher.Lane, error) {
 	return dispatcher.Lane(destination + " " + tenant), nil
 }
 
-func (w *world) MessageTenant(_ context.Context, id string) (string, error) {
+func (w *lookupWorld) MessageTenant(_ context.Context, id string) (string, error) {
 	v, err := w.Message(context.Background(), id)
 	return v.Message.Tenant, err
 }
 
-func (w *world) Forgotten(context.Context) (dispatcher.Forgotten, error) {
+func (w *lookupWorld) Forgotten(context.Context) (dispatcher.Forgotten, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.forgotten, nil
 }
 
-func (w *world) Has(_ context.Context, ids []dispatcher.DeliveryID) (has []bool, err error) {
+func (w *lookupWorld) Has(_ context.Context, ids []dispatcher.DeliveryID) (has []bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
@@ -261,7 +261,7 @@ func (w *world) Has(_ context.Context, ids []dispatcher.DeliveryID) (has []bool,
 }
 
 // The archive.
-type finder struct{ w *world }
+type finder struct{ w *lookupWorld }
 
 func (f finder) Find(_ context.Context, id string) (*archive.Found, error) {
 	f.w.asked++
@@ -333,7 +333,7 @@ func placeOf(d dispatcher.Delivery) dispatcher.EndPlace {
 }
 
 // end has a delivery end now. It is archived at once, or when it is forgotten.
-func (w *world) end(id dispatcher.DeliveryID) {
+func (w *lookupWorld) end(id dispatcher.DeliveryID) {
 	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b", Created: w.now.Add(-time.Duration(w.rnd.IntN(20)) * time.Second)}
 	w.live[id] = d
 	if w.rnd.IntN(2) == 0 {
@@ -341,7 +341,7 @@ func (w *world) end(id dispatcher.DeliveryID) {
 	}
 }
 
-func (w *world) archive(d dispatcher.Delivery) {
+func (w *lookupWorld) archive(d dispatcher.Delivery) {
 	kind := archive.Delivered
 	if d.Status == dispatcher.StatusDead {
 		kind = archive.Dead
@@ -350,7 +350,7 @@ func (w *world) archive(d dispatcher.Delivery) {
 }
 
 // forget has the store forget its oldest ends: of those that died fewer.
-func (w *world) forget(n int) {
+func (w *lookupWorld) forget(n int) {
 	ends := slices.SortedFunc(maps.Values(w.live), func(a, b dispatcher.Delivery) int { return placeOf(a).Compare(placeOf(b)) })
 	spare := w.rnd.IntN(4) > 0 // those that died
 	for _, d := range ends {
@@ -374,7 +374,7 @@ func (w *world) forget(n int) {
 }
 
 // grow has some deliveries end, a few of them in one ms.
-func (w *world) grow(from, n int) {
+func (w *lookupWorld) grow(from, n int) {
 	for i := range n {
 		if w.rnd.IntN(3) > 0 {
 			w.now = w.now.Add(time.Duration(1+w.rnd.IntN(3000)) * time.Millisecond)

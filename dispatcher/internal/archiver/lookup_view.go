@@ -1,4 +1,4 @@
-package lookup
+package archiver
 
 import (
 	"cmp"
@@ -77,7 +77,7 @@ func whole(v *dispatcher.MessageView) bool {
 
 // view returns a message that only the archive has.
 func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.MessageView, error) {
-	v := dispatcher.MessageView{Message: Message(found, l.head(ctx, found.Message.ID, found.Head))}
+	v := dispatcher.MessageView{Message: MessageOf(found, l.head(ctx, found.Message.ID, found.Head))}
 	for i := range found.Deliveries {
 		v.Deliveries = append(v.Deliveries, deliveryOf(&v.Message, &found.Deliveries[i]))
 	}
@@ -107,9 +107,9 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 	return v, nil
 }
 
-// Message builds a message from its record's head and the archive's columns. If a body is not
+// MessageOf builds a message from its record's head and the archive's columns. If a body is not
 // kept, it sets only the size. head may be nil: unknown.
-func Message(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
+func MessageOf(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
 	m := dispatcher.Message{ID: found.Message.ID}
 	if head != nil {
 		m = *head

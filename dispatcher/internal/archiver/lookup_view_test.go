@@ -1,4 +1,4 @@
-package lookup_test
+package archiver_test
 
 import (
 	"testing"
@@ -91,7 +91,7 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 		{"behind others when the store was lost", "", &archive.Open{}, dispatcher.Delivery{Status: dispatcher.StatusReady, LadderFrom: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, l := newWorld(t, 1)
+			w, l := newLookupWorld(t, 1)
 			f := lived("u_a", c.events)
 			f.Open = c.open
 			w.found["m"] = &archive.Found{
@@ -120,7 +120,7 @@ func TestADeliveryIsWhatItsEventsSay(t *testing.T) {
 // The store has it no more, and its end was cut from the log. Until the archive was compared
 // with the store, the archive's row says that it waits.
 func TestAnEndThatWasCutIsNotClaimedToWait(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	waits, ended := lived("ep_a", "r"), lived("ep_b", "d")
 	waits.Open = &archive.Open{ID: waits.ID, Due: at(61), Attempts: 1}
 	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m", URL: "https://own.example/"}, Deliveries: []archive.FoundDelivery{ended, waits}}
@@ -142,7 +142,7 @@ func TestAnEndThatWasCutIsNotClaimedToWait(t *testing.T) {
 
 // The comparison may end after the row was read, and before it is asked for.
 func TestAnEndIsReadAgainWhereTheComparisonJustEnded(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	waits := lived("ep_a", "r")
 	waits.Open = &archive.Open{ID: waits.ID, Due: at(61), Attempts: 1}
 	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m"}, Deliveries: []archive.FoundDelivery{waits}}
@@ -155,7 +155,7 @@ func TestAnEndIsReadAgainWhereTheComparisonJustEnded(t *testing.T) {
 }
 
 func TestOfABodyThatIsNotKeptThereIsTheSize(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m", Topic: "a.b"}, Size: 17, Head: []byte("broken"), Deliveries: []archive.FoundDelivery{lived("q_a", "rd")}}
 	v, err := l.Message(t.Context(), "m")
 	require.NoError(t, err, "a head that can't be read hides nothing else")
@@ -167,7 +167,7 @@ func TestOfABodyThatIsNotKeptThereIsTheSize(t *testing.T) {
 
 // The store has some deliveries of a fan-out, and no more proof of one.
 func TestTheArchiveCompletesWhatTheStoreHas(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	waits := lived("ep_c", "r")
 	waits.Open = &archive.Open{ID: waits.ID, Attempts: 1}
 	live := dispatcher.Delivery{ID: dispatcher.DeliveryID{Lane: "ep_a", Message: "m"}, Status: dispatcher.StatusReady, Attempts: 2}
@@ -195,7 +195,7 @@ func TestTheArchiveCompletesWhatTheStoreHas(t *testing.T) {
 }
 
 func TestWhatOnlyTheArchiveHasCanNotBeChanged(t *testing.T) {
-	w, l := newWorld(t, 1)
+	w, l := newLookupWorld(t, 1)
 	w.found["m"] = &archive.Found{Message: dispatcher.Message{ID: "m", Tenant: "t"}, Deliveries: []archive.FoundDelivery{lived("ep_a", "d")}}
 	_, err := l.Retry(t.Context(), "m", "", true)
 	require.ErrorIs(t, err, dispatcher.ErrArchived)

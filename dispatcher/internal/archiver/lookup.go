@@ -1,10 +1,4 @@
-// Package lookup queries deliveries in the store and in the archive, so that callers need not
-// know which of them has a delivery. The store is queried first, because it has the current
-// state. The archive has the deliveries that the store deleted.
-//
-// While the archive is down, the store's result is returned. It reports how far back it is
-// complete.
-package lookup
+package archiver
 
 import (
 	"context"
@@ -18,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-// Live is the engine, which queries the store. It has the same methods as the API's ports.
-type Live interface {
+// LookupLive is the engine, which queries the store. It has the same methods as the API's ports.
+type LookupLive interface {
 	Message(ctx context.Context, id string) (dispatcher.MessageView, error)
 	Cancel(ctx context.Context, id string, lane dispatcher.Lane) ([]dispatcher.Delivery, error)
 	Retry(ctx context.Context, id string, lane dispatcher.Lane, delivered bool) ([]dispatcher.Retried, error)
@@ -29,22 +23,22 @@ type Live interface {
 	Address(ctx context.Context, list []dispatcher.Delivery) error
 }
 
-// Lanes finds lanes.
-type Lanes interface {
+// LookupLanes finds lanes.
+type LookupLanes interface {
 	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
 	MessageTenant(ctx context.Context, id string) (string, error)
 }
 
-// Cursors encrypts the cursors of pages.
-type Cursors interface {
+// LookupCursors encrypts the cursors of pages.
+type LookupCursors interface {
 	// SealCursor returns the cursor for a place, and OpenCursor decrypts it. See
 	// endpoints.Lanes.
 	SealCursor(ctx context.Context, list string, place any) (cursor string, err error)
 	OpenCursor(ctx context.Context, list, cursor string, place any) error
 }
 
-// Store reports the limits of the store: the data that it deleted or lost.
-type Store interface {
+// LookupStore reports the limits of the store: the data that it deleted or lost.
+type LookupStore interface {
 	// Forgotten returns the newest end that it deleted.
 	Forgotten(ctx context.Context) (dispatcher.Forgotten, error)
 	// Has reports which deliveries it has, in any state.
@@ -61,12 +55,12 @@ type Store interface {
 // DecodeFunc decodes the head of a message's record.
 type DecodeFunc func(id string, head []byte) (*dispatcher.Message, error)
 
-// Options are the dependencies of a Lookup. All are required.
-type Options struct {
-	Live    Live
-	Lanes   Lanes
-	Store   Store
-	Cursors Cursors
+// LookupOptions are the dependencies of a Lookup. All are required.
+type LookupOptions struct {
+	Live    LookupLive
+	Lanes   LookupLanes
+	Store   LookupStore
+	Cursors LookupCursors
 	Archive archive.Finder
 	Decode  DecodeFunc
 	Log     *slog.Logger
@@ -76,10 +70,10 @@ type Options struct {
 
 // Lookup queries store and archive.
 type Lookup struct {
-	live    Live
-	lanes   Lanes
-	store   Store
-	cursors Cursors
+	live    LookupLive
+	lanes   LookupLanes
+	store   LookupStore
+	cursors LookupCursors
 	archive archive.Finder
 	decode  DecodeFunc
 	log     *slog.Logger
@@ -87,8 +81,8 @@ type Lookup struct {
 	comparing func(ctx context.Context) (bool, error)
 }
 
-// New returns a Lookup.
-func New(o Options) *Lookup {
+// NewLookup returns a Lookup.
+func NewLookup(o LookupOptions) *Lookup {
 	return &Lookup{live: o.Live, lanes: o.Lanes, store: o.Store, cursors: o.Cursors, archive: o.Archive, decode: o.Decode, log: o.Log, comparing: o.Comparing}
 }
 

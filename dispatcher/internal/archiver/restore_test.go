@@ -1,4 +1,4 @@
-package restorer_test
+package archiver_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/restorer"
+	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -187,7 +187,7 @@ func (s *target) PutDead(_ context.Context, list []archive.DeadOne) (puts []arch
 	return puts, s.step("dead %d", len(list))
 }
 
-func newWorld(unfinished int) (*vault, *target) {
+func newRestoreWorld(unfinished int) (*vault, *target) {
 	v, s := &vault{}, &target{has: map[dispatcher.DeliveryID]bool{}}
 	for n := range unfinished {
 		v.open = append(v.open, archive.Open{ID: dispatcher.DeliveryID{Lane: "u_1", Message: fmt.Sprint("m", n)}, Epoch: "lost", Body: []byte("b")})
@@ -199,27 +199,27 @@ func newWorld(unfinished int) (*vault, *target) {
 	return v, s
 }
 
-func options(v *vault, s *target) restorer.Options {
-	return restorer.Options{From: v, To: s, Limits: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
+func options(v *vault, s *target) archiver.RestoreOptions {
+	return archiver.RestoreOptions{From: v, To: s, Limits: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
 }
 
 func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
-	v, s := newWorld(1200)
+	v, s := newRestoreWorld(1200)
 	s.odd = "m7"
-	var last restorer.Step
+	var last archiver.RestoreStep
 	o := options(v, s)
-	o.Dead, o.Progress = true, func(step restorer.Step) {
+	o.Dead, o.Progress = true, func(step archiver.RestoreStep) {
 		if step.Phase == "open" {
 			last = step
 		}
 	}
-	r, err := restorer.Restore(t.Context(), o)
+	r, err := archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"hold", "endpoints 2 1", "known 5", "open 500", "open 500", "open 200", "dead 2", "release"}, s.steps)
 	require.Equal(t, []time.Time{now.Add(-time.Hour), now.Add(-48 * time.Hour)}, v.since)
 	require.EqualValues(t, 1199, r.Open[archive.PutNew])
 	require.Equal(t, []string{"u_1:m7"}, r.Refused)
-	require.Equal(t, restorer.Step{Phase: "open", Done: 1200, Of: 1200}, last)
+	require.Equal(t, archiver.RestoreStep{Phase: "open", Done: 1200, Of: 1200}, last)
 	require.Len(t, v.notes, 1)
 	require.False(t, v.locked)
 	require.Equal(t, "present", v.home, "the archive is of this store from now on")
@@ -227,13 +227,13 @@ func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
 
 func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	for step := 1; step <= 7; step++ {
-		v, s := newWorld(1200)
+		v, s := newRestoreWorld(1200)
 		s.failAt = step
-		_, err := restorer.Restore(t.Context(), options(v, s))
+		_, err := archiver.Restore(t.Context(), options(v, s))
 		require.ErrorIs(t, err, errCrash)
 		require.NotContains(t, s.steps[:len(s.steps)-1], "release")
 		s.failAt, s.steps = 0, nil
-		r, err := restorer.Restore(t.Context(), options(v, s))
+		r, err := archiver.Restore(t.Context(), options(v, s))
 		require.NoError(t, err)
 		require.Len(t, s.has, 1200)
 		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutExists])
@@ -243,21 +243,21 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 
 // What it did is reported by the call that ends the loss, and nothing can fail behind that.
 func TestARestoreThatCanNotBeNotedIsNotOver(t *testing.T) {
-	v, s := newWorld(3)
+	v, s := newRestoreWorld(3)
 	v.away = true
-	_, err := restorer.Restore(t.Context(), options(v, s))
+	_, err := archiver.Restore(t.Context(), options(v, s))
 	require.ErrorIs(t, err, errCrash)
 	require.NotContains(t, s.steps, "release")
 	v.away = false
-	r, err := restorer.Restore(t.Context(), options(v, s))
+	r, err := archiver.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, r.Open[archive.PutNew]+r.Open[archive.PutExists])
 }
 
 func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
-	v, s := newWorld(3)
+	v, s := newRestoreWorld(3)
 	s.sound = true
-	r, err := restorer.Restore(t.Context(), options(v, s))
+	r, err := archiver.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
 	require.True(t, r.Nothing)
 	require.Empty(t, s.steps)
@@ -266,56 +266,56 @@ func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 	v.open[0].Epoch = "present" // the store has it
 	o := options(v, s)
 	o.IntoRunning = true
-	r, err = restorer.Restore(t.Context(), o)
+	r, err = archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Open[archive.PutNew])
 	require.True(t, r.Behind)
 
 	s.drained = true
-	r, err = restorer.Restore(t.Context(), o)
+	r, err = archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Open[archive.PutNew], "what the store has not, though all of its log is archived, it lost")
 	require.False(t, r.Behind)
 }
 
 func TestARestoreWaitsUntilTheLogIsArchived(t *testing.T) {
-	v, s := newWorld(3)
+	v, s := newRestoreWorld(3)
 	s.sound, s.drains = true, 3
 	o := options(v, s)
 	o.IntoRunning, o.Wait = true, time.Minute
-	r, err := restorer.Restore(t.Context(), o)
+	r, err := archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.False(t, r.Behind)
 	require.EqualValues(t, 3, r.Open[archive.PutNew])
 }
 
 func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {
-	v, s := newWorld(2)
-	r, err := restorer.Restore(t.Context(), options(v, s))
+	v, s := newRestoreWorld(2)
+	r, err := archiver.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
-	require.Equal(t, []restorer.LostEndpoint{{Lane: "ep_also", Deliveries: 1}, {Lane: "ep_lost", Deliveries: 2}}, r.Lost)
+	require.Equal(t, []archiver.LostEndpoint{{Lane: "ep_also", Deliveries: 1}, {Lane: "ep_lost", Deliveries: 2}}, r.Lost)
 }
 
 func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
-	v, s := newWorld(0)
+	v, s := newRestoreWorld(0)
 	v.holds = []archive.PausedLane{{Lane: "u_1", Epoch: "present"}, {Lane: "u_2", Epoch: "lost"}}
 	o := options(v, s)
 	o.IntoRunning = true
-	_, err := restorer.Restore(t.Context(), o)
+	_, err := archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Contains(t, s.steps, "endpoints 2 1")
 }
 
 func TestADryRunOnlyCounts(t *testing.T) {
-	v, s := newWorld(3)
+	v, s := newRestoreWorld(3)
 	o := options(v, s)
 	v.dead = []archive.DeadOne{{}, {}}
 	o.DryRun, v.dry = true, true
-	r, err := restorer.Restore(t.Context(), o)
+	r, err := archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Zero(t, r.Dead)
 	o.Dead = true
-	r, err = restorer.Restore(t.Context(), o)
+	r, err = archiver.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Dead[archive.PutNew])
 	require.Empty(t, s.steps)
@@ -328,15 +328,15 @@ func TestADryRunOnlyCounts(t *testing.T) {
 func TestARestoreCountsWhatNoKeyOpens(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		t.Run(fmt.Sprint("dry run: ", dry), func(t *testing.T) {
-			v, s := newWorld(3)
+			v, s := newRestoreWorld(3)
 			v.endpoints = append(v.endpoints, archive.Endpoint{ID: "m1"})
 			s.locked = "m1"
 			s.has[dispatcher.DeliveryID{Lane: "u_1", Message: "m2"}] = true
 			o := options(v, s)
 			o.DryRun, v.dry = dry, dry
-			r, err := restorer.Restore(t.Context(), o)
+			r, err := archiver.Restore(t.Context(), o)
 			require.NoError(t, err)
-			require.Equal(t, restorer.Sealed{Endpoints: 1, Deliveries: 1}, r.Sealed)
+			require.Equal(t, archiver.RestoreSealed{Endpoints: 1, Deliveries: 1}, r.Sealed)
 		})
 	}
 }

@@ -1,16 +1,4 @@
-// Package restorer restores a lost store from its archive: endpoints, paused lanes, known
-// ids and all unfinished deliveries, each at its rung of the ladder. The restore command
-// calls Restore, which runs these steps in order:
-//   - lock the archive and find out what was lost,
-//   - stop instances from archiving older data (Vault.Sever),
-//   - stop the store from accepting messages and making attempts (Target.Hold),
-//   - restore endpoints, known ids, unfinished and then dead deliveries,
-//   - record the restore and release the store.
-//
-// A restore may be stopped at any time, even by a crash, and run again, because existing
-// data are not changed. Until it ends, the store accepts no message, because a repeat of a
-// delivered message would look new.
-package restorer
+package archiver
 
 import (
 	"context"
@@ -30,11 +18,11 @@ const page = 500
 // pageBytes limits the bodies of a page.
 const pageBytes = 4 << 20
 
-// pollEvery is how often a restore polls whether the whole log is archived.
-const pollEvery = 100 * time.Millisecond
+// restorePollEvery is how often a restore polls whether the whole log is archived.
+const restorePollEvery = 100 * time.Millisecond
 
-// Options say what to restore, and into which store.
-type Options struct {
+// RestoreOptions say what to restore, and into which store.
+type RestoreOptions struct {
 	From archive.Vault
 	To   archive.Target
 
@@ -47,25 +35,25 @@ type Options struct {
 	Limits dispatcher.Keep // age and number of the ids and dead deliveries to restore
 	By     string          // for the audit
 
-	Progress func(Step) // reports progress; may be nil
+	Progress func(RestoreStep) // reports progress; may be nil
 }
 
-// Step is the progress of a restore.
-type Step struct {
+// RestoreStep is the progress of a restore.
+type RestoreStep struct {
 	Phase string // endpoints, known, open or dead
 	Done  int64
 	Of    int64 // 0 if unknown
 }
 
-// Report is the result of a restore.
-type Report struct {
+// RestoreReport is the result of a restore.
+type RestoreReport struct {
 	Endpoints int
 	Known     int64
 	Open      [archive.Puts]int64 // by archive.Put
 	Dead      [archive.Puts]int64
 	Refused   []string // the first ids with PutConflict or PutUnreadable
 	Lost      []LostEndpoint
-	Sealed    Sealed
+	Sealed    RestoreSealed
 
 	Nothing bool // nothing was lost, so nothing was done
 
@@ -74,8 +62,8 @@ type Report struct {
 	archive.Ends // later events are unknown
 }
 
-// Sealed counts restored data that wait because the store lacks their key.
-type Sealed struct {
+// RestoreSealed counts restored data that wait because the store lacks their key.
+type RestoreSealed struct {
 	Endpoints  int   // that the archive has; nothing is sent to them
 	Deliveries int64 // unfinished and dead ones whose message has headers that no key opens
 }
@@ -87,13 +75,13 @@ type LostEndpoint struct {
 	Deliveries int64 // unfinished ones
 }
 
-// mostRefused limits Report.Refused.
+// mostRefused limits RestoreReport.Refused.
 const mostRefused = 100
 
 // Restore restores a store from its archive.
-func Restore(ctx context.Context, o Options) (r Report, err error) {
+func Restore(ctx context.Context, o RestoreOptions) (r RestoreReport, err error) {
 	if o.Progress == nil {
-		o.Progress = func(Step) {}
+		o.Progress = func(RestoreStep) {}
 	}
 	release, err := o.From.Lock(ctx)
 	if err != nil {
@@ -128,13 +116,13 @@ func Restore(ctx context.Context, o Options) (r Report, err error) {
 
 // archived returns the epochs of the store, and whether its whole log is archived. It waits
 // for that if nothing is lost, because an earlier restore may have written to the log.
-func archived(ctx context.Context, o *Options, lost bool) (epochs []string, drained bool, err error) {
+func archived(ctx context.Context, o *RestoreOptions, lost bool) (epochs []string, drained bool, err error) {
 	for late := time.Now().Add(o.Wait); ; {
 		epochs, drained, err = o.To.Epochs(ctx)
 		if err != nil || drained || lost || !time.Now().Before(late) {
 			return epochs, drained, err
 		}
-		if !wait.Sleep(ctx, pollEvery) {
+		if !wait.Sleep(ctx, restorePollEvery) {
 			return nil, false, ctx.Err()
 		}
 	}
@@ -142,7 +130,7 @@ func archived(ctx context.Context, o *Options, lost bool) (epochs []string, drai
 
 // findLoss reports whether the store lost data. It compares the archive with the store, so
 // it works even if no instance noticed the loss.
-func findLoss(ctx context.Context, o Options) (bool, error) {
+func findLoss(ctx context.Context, o RestoreOptions) (bool, error) {
 	id, epochs, err := o.From.Home(ctx)
 	if err != nil {
 		return false, err
@@ -150,7 +138,7 @@ func findLoss(ctx context.Context, o Options) (bool, error) {
 	return o.To.Emptied(ctx, id, epochs)
 }
 
-func (r *Report) detail() map[string]any {
+func (r *RestoreReport) detail() map[string]any {
 	return map[string]any{
 		"endpoints": r.Endpoints, "known": r.Known, "restored": r.Open[archive.PutNew], "there": r.Open[archive.PutExists],
 		"sealed_endpoints": r.Sealed.Endpoints, "sealed_deliveries": r.Sealed.Deliveries,
@@ -160,10 +148,10 @@ func (r *Report) detail() map[string]any {
 
 // restoreRun is the state of one restore.
 type restoreRun struct {
-	o      Options
+	o      RestoreOptions
 	from   archive.Vault
 	to     archive.Target
-	report *Report
+	report *RestoreReport
 	epochs []string // of the store, whose archived data may have ended already
 }
 
@@ -248,7 +236,7 @@ func (w *restoreRun) endpoints(ctx context.Context) error {
 	}
 	holds = slices.DeleteFunc(holds, func(h archive.PausedLane) bool { return slices.Contains(w.epochs, h.Epoch) }) // the store has newer data
 	w.noteEndpoints(list)
-	w.o.Progress(Step{Phase: "endpoints", Of: int64(len(list))})
+	w.o.Progress(RestoreStep{Phase: "endpoints", Of: int64(len(list))})
 	for done := 0; len(list) > 0 || len(holds) > 0; {
 		some := list[:min(len(list), page)]
 		n, err := w.to.PutEndpoints(ctx, some, holds)
@@ -257,7 +245,7 @@ func (w *restoreRun) endpoints(ctx context.Context) error {
 		}
 		w.report.Endpoints += n
 		list, holds, done = list[len(some):], nil, done+len(some)
-		w.o.Progress(Step{Phase: "endpoints", Done: int64(done), Of: int64(done + len(list))})
+		w.o.Progress(RestoreStep{Phase: "endpoints", Done: int64(done), Of: int64(done + len(list))})
 	}
 	return nil
 }
@@ -269,7 +257,7 @@ func (w *restoreRun) known(ctx context.Context) error {
 			return err
 		}
 		w.report.Known += int64(len(some))
-		w.o.Progress(Step{Phase: "known", Done: w.report.Known})
+		w.o.Progress(RestoreStep{Phase: "known", Done: w.report.Known})
 		return nil
 	})
 }
@@ -279,7 +267,7 @@ func (w *restoreRun) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.o.Progress(Step{Phase: "open", Of: of})
+	w.o.Progress(RestoreStep{Phase: "open", Of: of})
 	done := int64(0)
 	return paged(w.from.Open(ctx, w.epochs), sizeOf, func(some []archive.Open) error {
 		tried := make([]*archive.Open, len(some))
@@ -298,7 +286,7 @@ func (w *restoreRun) open(ctx context.Context) error {
 			w.noteSealed(p, &some[i])
 		}
 		done += int64(len(some))
-		w.o.Progress(Step{Phase: "open", Done: done, Of: max(of, done)})
+		w.o.Progress(RestoreStep{Phase: "open", Done: done, Of: max(of, done)})
 		return nil
 	})
 }
@@ -322,7 +310,7 @@ func (w *restoreRun) dead(ctx context.Context) error {
 			w.noteSealed(p, &some[i].Open)
 		}
 		done += int64(len(some))
-		w.o.Progress(Step{Phase: "dead", Done: done})
+		w.o.Progress(RestoreStep{Phase: "dead", Done: done})
 		return nil
 	})
 }

@@ -42,11 +42,15 @@ const (
 // files are those that are changed: what decides about leases, outcomes and places of
 // deliveries.
 var files = []string{
-	redisqFolder + "/lua/*.lua", redisqFolder + "/script/lua/*.lua", redisqFolder + "/jobs/lua/*.lua",
+	redisqFolder + "/lua/*.lua", redisqFolder + "/conn/lua/*.lua", redisqFolder + "/jobs/lua/*.lua",
 	redisqFolder + "/claim.go", redisqFolder + "/settle.go", redisqFolder + "/reap.go",
 	engineFolder + "/settle.go", engineFolder + "/settle_stalled.go", engineFolder + "/take.go",
 	engineFolder + "/reap.go", engineFolder + "/lease.go",
 }
+
+// connScripts are the scripts of the connection itself, beside the parts that all scripts share.
+// They decide nothing about deliveries.
+var connScripts = []string{"emptied.lua", "identify.lua", "probe.lua", "which_server.lua"}
 
 // A suite is a run of tests. Suites of one kind of mutant run in their order, the fastest
 // first, until one fails.
@@ -148,7 +152,7 @@ func choose(o options) (all []mutant, err error) {
 			return nil, fmt.Errorf("%s is not here: run this from the repository's root, and keep the list of files true", pattern)
 		}
 		for _, file := range found {
-			if !o.only.MatchString(file) {
+			if !o.only.MatchString(file) || slices.Contains(connScripts, filepath.Base(file)) {
 				continue
 			}
 			mutants, err := mutantsOf(file)

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
@@ -173,7 +173,7 @@ func sealArchive(ctx context.Context, store *redisq.Store, vault *postgres.Vault
 	}
 	box, keep := store.Endpoints.Box(), o.Engine.Keep
 	sealed, err := vault.SealHeads(ctx, now.Now.Add(-keep.Dead), keep.DeadMax, func(id string, head []byte) ([]byte, error) {
-		record, err := codec.SealRecord(id, string(head), box)
+		record, err := conn.SealRecord(id, string(head), box)
 		return []byte(record), err
 	})
 	out.Sealed, out.Left = sealed.Sealed, sealed.Left

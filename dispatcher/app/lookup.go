@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -28,7 +28,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (queries *arch
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	queries = archiver.NewLookup(archiver.LookupOptions{
-		Live: e, Lanes: e.Registry(), Store: store.Deliveries, Cursors: store, Archive: reader, Decode: codec.DecodeHead, Log: o.Log,
+		Live: e, Lanes: e.Registry(), Store: store.Deliveries, Cursors: store, Archive: reader, Decode: conn.DecodeHead, Log: o.Log,
 		Comparing: func(ctx context.Context) (bool, error) {
 			due, _, err := stillToCompare(ctx, store, reader)
 			return due > 0, err
@@ -78,7 +78,7 @@ func headOf(id string, head []byte) *dispatcher.Message {
 	if head == nil {
 		return nil
 	}
-	m, err := codec.DecodeHead(id, head)
+	m, err := conn.DecodeHead(id, head)
 	if err != nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -280,7 +280,7 @@ func TestWhatAPartitionHadToTellIsAskedForWhenItIsBack(t *testing.T) {
 
 func TestAnAnswerThatWasLostIsLookedFor(t *testing.T) {
 	for name, err := range map[string]error{
-		"the whole call": d.ErrUnavailable, "a partition": partitions.Failed(0, 1, d.ErrUnavailable),
+		"the whole call": d.ErrUnavailable, "a partition": conn.FailedPartition(0, 1, d.ErrUnavailable),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

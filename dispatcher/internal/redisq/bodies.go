@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -73,7 +72,7 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		ctx := context.Background() // the commands use the context of the pipeline
 		for _, p := range large {
 			e := &batch[p.entry]
-			field := codec.BodyField(e.Message.ID, e.Digest)
+			field := conn.BodyField(e.Message.ID, e.Digest)
 			pipe.ZAdd(ctx, s.tags[partition]+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
 			pipe.HSet(ctx, s.tags[partition]+keys.Bodies, field, p.body.text)
 		}
@@ -143,7 +142,7 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	defer cancel()
 	var get *redis.StringCmd
 	err = s.conn.At(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
-		get = p.HGet(call, s.tags[n]+keys.Bodies, codec.BodyField(id.Message, a.Digest))
+		get = p.HGet(call, s.tags[n]+keys.Bodies, conn.BodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:
@@ -151,5 +150,5 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	case errors.Is(get.Err(), redis.Nil) || len(get.Val()) != a.Size: // a value of another length is not the body
 		return nil, fmt.Errorf("body of %s: %w", id.Message, dispatcher.ErrNotFound)
 	}
-	return codec.Bytes(get.Val()), nil
+	return conn.BytesOf(get.Val()), nil
 }

@@ -10,9 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // changeBatch is the most deliveries in one call of cancel and retry. To remove 128 from a list
@@ -169,7 +167,7 @@ func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.Job
 	return text, codes, r.Err
 }
 
-func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, error) {
+func (s *Store) change(ctx context.Context, sc conn.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, error) {
 	lists := make(map[int][]int, 1)
 	for i, id := range ids {
 		n := s.conn.PartitionOf(id.Lane)
@@ -212,5 +210,5 @@ func (s *Store) change(ctx context.Context, sc script.Script, by string, ids []d
 	if len(unknown) > 0 {
 		errs = append(errs, s.conn.Intact(ctx, unknown...))
 	}
-	return changes, partitions.Join(errs...)
+	return changes, conn.JoinErrors(errs...)
 }

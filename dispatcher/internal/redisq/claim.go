@@ -12,10 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // moveBatch is the most deliveries in one call. 128 deliveries of 128 different lanes block Redis
@@ -52,11 +50,11 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
-	return ended, partitions.Join(errs...)
+	return ended, conn.JoinErrors(errs...)
 }
 
 // readAdopted reads deliveries that consumers had taken and that are leased to the caller now.
-func (s *Store) readAdopted(a *conn.Reply, h partitions.Hint, list []dispatcher.Claimed) []dispatcher.Claimed {
+func (s *Store) readAdopted(a *conn.Reply, h conn.Hint, list []dispatcher.Claimed) []dispatcher.Claimed {
 	for a.More() {
 		n := len(list)
 		if list = s.readClaimed(a, list); len(list) > n {
@@ -102,7 +100,7 @@ func (s *Store) Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dis
 }
 
 // ClaimIn claims an equal share from each of some partitions, in one round trip.
-func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []partitions.Hint, error) {
+func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []conn.Hint, error) {
 	var calls []conn.Call
 	free, suspects := c.Free, max(dispatcher.SuspectLanes-len(c.Suspects), 0)
 	for i, n := range in {
@@ -119,7 +117,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		free, suspects = free-share, suspects-most
 	}
 	var claimed []dispatcher.Claimed
-	var hints []partitions.Hint
+	var hints []conn.Hint
 	var errs []error
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}) {
 		if r.Err == nil && len(r.Values) == 1 {
@@ -151,7 +149,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		s.observeDeaths(h)
 		hints = append(hints, h)
 	}
-	return claimed, hints, partitions.Join(errs...)
+	return claimed, hints, conn.JoinErrors(errs...)
 }
 
 // readClaimed reads one delivery. If its record can't be read, the delivery keeps its lease and has
@@ -166,14 +164,14 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 		s.log.Error("name can't be read", "delivery_id", name)
 		return claimed
 	}
-	p, err := codec.ParseProgress(text)
+	p, err := conn.ParseProgress(text)
 	if err != nil {
 		s.log.Error("progress can't be read: its ladder begins anew", "delivery_id", name, "err", err)
 	}
-	m, err := codec.DecodeRecord(id.Message, record)
+	m, err := conn.DecodeRecord(id.Message, record)
 	if err != nil {
 		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := codec.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.logsSealed() {
+	} else if err := conn.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.logsSealed() {
 		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
 			"cure", "start it with the ENCRYPTION_KEY that the others have")
 	}
@@ -207,7 +205,7 @@ func (s *Store) logsSealed() bool {
 }
 
 // leasedAt returns the time of the leases in a reply with this hint.
-func leasedAt(h partitions.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
+func leasedAt(h conn.Hint) time.Time { return conn.FromMillis(h.Now.UnixMilli()) }
 
 // leasesPage is the number of leases that one round trip reads, some 100 KiB.
 const leasesPage = 1000
@@ -249,7 +247,7 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 			}
 		}
 	}
-	return out, partitions.Join(errs...)
+	return out, conn.JoinErrors(errs...)
 }
 
 // laneFacts has what a reply reports about a lane.

@@ -17,7 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	parts "github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -185,7 +184,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	eventually(t, "those of the master that hangs fail, and no others", func(context.Context) error {
 		_, _, err := store.Move(t.Context(), "one", all)
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable)
-		if failed := parts.In(err); len(failed) != len(dead) {
+		if failed := conn.FailedPartitions(err); len(failed) != len(dead) {
 			return err // on a busy machine another one may be late at first
 		}
 		return nil
@@ -211,7 +210,7 @@ func TestAMasterThatHangsHoldsUpTheOthersOnce(t *testing.T) {
 	require.ErrorContains(t, err, "not tried")
 	hints, err := store.ReadHints(t.Context(), all)
 	require.Len(t, hints, len(alive))
-	require.Len(t, parts.In(err), len(dead))
+	require.Len(t, conn.FailedPartitions(err), len(dead))
 	require.NoError(t, store.Ping(t.Context()))
 	require.Less(t, len(err.Error()), 500, "one stands for all")
 	late := clusterStore(t, cluster, 0) // an instance that starts meanwhile

@@ -10,12 +10,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Internals that the tests of this package use.
 var (
-	CommonSrc   = script.Common
+	CommonSrc   = conn.PartCommon
 	ParseHint   = parseHint
 	ParseChange = parseChange
 	Turn        = float64(keys.Turn)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -125,7 +125,7 @@ func age(t *testing.T, store *redisqtest.Raw, by time.Duration) {
 		key := store.Conn().Tag(n) + ":messages"
 		for id, record := range client.HGetAll(ctx, key).Val() {
 			const at = dispatcher.DigestSize // of created, 6 bytes of ms
-			created := codec.RecordCreated([]byte(record)).Add(-by).UnixMilli()
+			created := conn.RecordCreated([]byte(record)).Add(-by).UnixMilli()
 			var whole [8]byte
 			binary.BigEndian.PutUint64(whole[:], uint64(created))
 			require.NoError(t, client.HSet(ctx, key, id, record[:at]+string(whole[2:])+record[at+6:]).Err())

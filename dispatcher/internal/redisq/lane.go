@@ -10,15 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Limit writes the copy of a lane's limits. The limits for AllLanes are written in every partition.
 func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l dispatcher.LaneLimits, clear bool) (dispatcher.LaneCount, error) {
-	mode := codec.LimitsMode(l.Mode, l.Pull && lane.IsEndpoint())
+	mode := conn.LimitsMode(l.Mode, l.Pull && lane.IsEndpoint())
 	args := []any{string(lane), l.Version, l.MaxInFlight, l.Interval.Microseconds(), conn.Flag(l.Ordered), mode, conn.Flag(clear), l.Name, cmp.Or(l.By, dispatcher.System), conn.ToMillis(l.Since)}
 	calls := []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}}
 	if lane == dispatcher.AllLanes {
@@ -46,13 +44,13 @@ func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane,
 			errs = append(errs, fmt.Errorf("lane %s: %w", lane, s.conn.InPartition(r.Partition, r.Err)))
 		}
 	}
-	return n, failed, partitions.Join(errs...)
+	return n, failed, conn.JoinErrors(errs...)
 }
 
 // Cut gives up a bare URL's lane that has failed since the given time, unless the lane is paused.
 // Deliveries accepted until now end. It reports whether it cut the lane.
 func (s *Store) Cut(ctx context.Context, by string, lane dispatcher.Lane, since time.Time) (waiting int, cut bool, err error) {
-	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, codec.LimitsMode(dispatcher.LaneCut, false), 0, "", dispatcher.System, 0}
+	args := []any{string(lane), conn.ToMillis(since), 0, 0, 0, conn.LimitsMode(dispatcher.LaneCut, false), 0, "", dispatcher.System, 0}
 	n, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	return n.Waiting, !failed.IsZero(), err
 }
@@ -62,7 +60,7 @@ const worked = 2
 
 // Works marks a lane as working again because an attempt succeeded that belongs to no delivery.
 func (s *Store) Works(ctx context.Context, by string, lane dispatcher.Lane) error {
-	args := []any{string(lane), 0, 0, 0, 0, codec.LimitsMode(dispatcher.LaneNormal, false), worked, "", dispatcher.System, 0}
+	args := []any{string(lane), 0, 0, 0, 0, conn.LimitsMode(dispatcher.LaneNormal, false), worked, "", dispatcher.System, 0}
 	_, failed, err := s.changeLane(ctx, by, lane, []conn.Call{{Partition: s.conn.PartitionOf(lane), Args: args}})
 	if !failed.IsZero() {
 		s.events.Failing(dispatcher.LaneFailing{Lane: lane, Since: failed, Recovered: true})
@@ -93,14 +91,14 @@ func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
-	err := partitions.Join(errs...)
+	err := conn.JoinErrors(errs...)
 	s.partitions.Fail(err)
 	return err
 }
 
 // readChanges reads which breakers a script opened and closed. Each entry is a lane and the time
 // until which the lane is skipped, or 0 if the breaker closed.
-func readChanges(a *conn.Reply, h *partitions.Hint) {
+func readChanges(a *conn.Reply, h *conn.Hint) {
 	list := conn.Reply{Values: a.List()}
 	for a.Err == nil && list.More() {
 		lane, until := dispatcher.Lane(list.Text()), list.Time()

@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 func TestQueue(t *testing.T) {
@@ -32,7 +32,7 @@ func TestQueue(t *testing.T) {
 func TestQueueModel(t *testing.T) {
 	t.Parallel() // but the two stores not at once: a flag sets the amount of work
 	t.Run("redis", func(t *testing.T) {
-		model.Run(t, newRealStores(redistest.Start(t)), 1, model.MustParseMoves(t, script.Order))
+		model.Run(t, newRealStores(redistest.Start(t)), 1, model.MustParseMoves(t, conn.PartOrder))
 	})
 	// Scripts cost miniredis ten times as much, and the rules are the same
 	// there.
@@ -44,7 +44,7 @@ func TestQueueModel(t *testing.T) {
 
 // The table of moves in the header of order.lua has all moves of a delivery, and no other.
 func TestDeliveriesMakeTheMovesOfTheTable(t *testing.T) {
-	model.RunScenes(t, newRealStores(redistest.Start(t)), model.MustParseMoves(t, script.Order))
+	model.RunScenes(t, newRealStores(redistest.Start(t)), model.MustParseMoves(t, conn.PartOrder))
 }
 
 // newTestStores makes stores on one server.

@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // reapBatch is the most deliveries in one call of the script. The script reads the record of each
@@ -130,7 +129,7 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 			strays = append(strays, name)
 		}
 	}
-	return strays, partitions.Join(err, again)
+	return strays, conn.JoinErrors(err, again)
 }
 
 // Reap takes over from instance dead. It fences the instance, and takes the leases of all
@@ -153,7 +152,7 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error
 		}
 		calls = left
 	}
-	if err := partitions.Join(errs...); err != nil {
+	if err := conn.JoinErrors(errs...); err != nil {
 		s.partitions.Fail(err)
 		return taken, fmt.Errorf("reap %s: %w", dead, err)
 	}

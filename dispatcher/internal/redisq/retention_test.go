@@ -9,8 +9,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -26,7 +26,7 @@ func TestAPartitionsShareHasAMinimum(t *testing.T) {
 		{0, 1, 0},
 		{0, 128, 0},
 	} {
-		require.Equal(t, c.want, partitions.Share(c.limit, c.partitions), "%d in %d", c.limit, c.partitions)
+		require.Equal(t, c.want, conn.ShareOf(c.limit, c.partitions), "%d in %d", c.limit, c.partitions)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -178,7 +177,7 @@ func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := codec.EncodeRecord(e, deliver, codec.Hiding{Box: s.Endpoints.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
+	record, apart := conn.EncodeRecord(e, deliver, conn.Hiding{Box: s.Endpoints.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)
@@ -227,7 +226,7 @@ func (s *Store) scheduleArgs(partition, free, lease int, batch []dispatcher.Entr
 		if p.body.inScript() > 0 {
 			args = append(args, p.body.text)
 		}
-		if codec.RecordNamesLane(p.record) {
+		if conn.RecordNamesLane(p.record) {
 			continue // the record has its only lane
 		}
 		args = append(args, len(p.lanes))
@@ -270,7 +269,7 @@ func readScheduled(list *conn.Words, p shard, lanes map[dispatcher.Lane]laneFact
 	var created time.Time
 	switch result {
 	case dispatcher.Accepted:
-		created = codec.RecordCreated(p.record)
+		created = conn.RecordCreated(p.record)
 	case dispatcher.Duplicate:
 		created = list.Time()
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/schedule.lua
@@ -66,9 +66,9 @@ var beatSrc string
 
 // scripts holds all scripts of the queue.
 type scripts struct {
-	schedule, move, claim, settle, reap, begun script.Script
-	cancel, retry, lane, forget, sweep, trim   script.Script
-	beat, purge, take, adopt, erase, endWaits  script.Script
+	schedule, move, claim, settle, reap, begun conn.Script
+	cancel, retry, lane, forget, sweep, trim   conn.Script
+	beat, purge, take, adopt, erase, endWaits  conn.Script
 
 	read  read.Scripts
 	lanes lanes.Scripts
@@ -76,8 +76,8 @@ type scripts struct {
 
 // all returns the scripts that are loaded into the server when a store opens. A call of a script
 // that is not loaded would fail once and be retried.
-func (c *scripts) all() []script.Script {
-	changes := []script.Script{
+func (c *scripts) all() []conn.Script {
+	changes := []conn.Script{
 		c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
 		c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits,
 	}
@@ -100,27 +100,27 @@ func newScripts(given bool) scripts {
 }
 
 func makeScripts(given bool) scripts {
-	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
+	make := func(name string, parts ...string) conn.Script { return conn.MakeScript(given, name, parts...) }
 	return scripts{
-		schedule: make("schedule", script.Order, script.Expiry, scheduleSrc),
-		move:     make("move", script.Order, script.Taken, script.Reach, script.Expiry, moveSrc),
-		claim:    make("claim", script.Order, script.LeaseReady, claimSrc),
-		take:     make("take", script.Order, script.LeaseReady, script.Taken, takeSrc),
-		adopt:    make("adopt", script.Order, script.Taken, adoptSrc),
-		settle:   make("settle", script.Order, script.Outcome, settleSrc),
-		reap:     make("reap", script.Order, reapSrc),
+		schedule: make("schedule", conn.PartOrder, conn.PartExpiry, scheduleSrc),
+		move:     make("move", conn.PartOrder, conn.PartTaken, conn.PartReach, conn.PartExpiry, moveSrc),
+		claim:    make("claim", conn.PartOrder, conn.PartLeaseReady, claimSrc),
+		take:     make("take", conn.PartOrder, conn.PartLeaseReady, conn.PartTaken, takeSrc),
+		adopt:    make("adopt", conn.PartOrder, conn.PartTaken, adoptSrc),
+		settle:   make("settle", conn.PartOrder, conn.PartOutcome, settleSrc),
+		reap:     make("reap", conn.PartOrder, reapSrc),
 		begun:    make("begun", begunSrc),
-		cancel:   make("cancel", script.Order, script.Reach, script.Job, cancelSrc),
-		retry:    make("retry", script.Order, script.Expiry, script.Job, retrySrc),
-		purge:    make("purge", script.Job, script.Cut, purgeSrc),
-		erase:    make("erase", script.Cut, eraseSrc),
+		cancel:   make("cancel", conn.PartOrder, conn.PartReach, conn.PartJob, cancelSrc),
+		retry:    make("retry", conn.PartOrder, conn.PartExpiry, conn.PartJob, retrySrc),
+		purge:    make("purge", conn.PartJob, conn.PartCut, purgeSrc),
+		erase:    make("erase", conn.PartCut, eraseSrc),
 		lane:     make("lane", laneSrc),
 		forget:   make("forget", forgetSrc),
 		endWaits: make("end_waits", endWaitsSrc),
-		sweep:    make("sweep", script.Order, sweepSrc),
-		trim:     make("trim", script.Position, script.Cut, script.Taken, script.Expiry, trimSrc),
+		sweep:    make("sweep", conn.PartOrder, sweepSrc),
+		trim:     make("trim", conn.PartPosition, conn.PartCut, conn.PartTaken, conn.PartExpiry, trimSrc),
 
-		beat: script.New("beat", beatSrc),
+		beat: conn.NewScript("beat", beatSrc),
 
 		read:  read.NewScripts(given),
 		lanes: lanes.NewScripts(given),
@@ -132,7 +132,7 @@ func makeScripts(given bool) scripts {
 func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
-	for _, sc := range []script.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.endWaits, s.sweep, s.trim} {
+	for _, sc := range []conn.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.endWaits, s.sweep, s.trim} {
 		names[sc.SHA] = sc.Name
 	}
 	return names

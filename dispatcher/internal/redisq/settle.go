@@ -8,9 +8,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // settleBatch and settleBytes limit one call of the script.
@@ -64,7 +62,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 			errs = append(errs, err)
 		}
 	}
-	s.partitions.Fail(partitions.Join(errs...))
+	s.partitions.Fail(conn.JoinErrors(errs...))
 	return settled
 }
 
@@ -150,7 +148,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 		switch status := int64(o.Attempt.Status); {
 		case status == 200, status == 0 && o.ID.Lane.IsQueue():
 			return append(args, o.ID.String(), tookMillis(o))
-		case status >= codec.LeastPlain && status <= codec.MostPlain:
+		case status >= conn.LeastPlain && status <= conn.MostPlain:
 			return append(args, o.ID.String(), -(tookMillis(o)*1000 + status))
 		}
 	}
@@ -165,7 +163,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	// A first attempt that succeeded has no history, because a history costs memory for each
 	// delivery.
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
-		meta, excerpt = codec.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
+		meta, excerpt = conn.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
 	return append(args, o.ID.String(), verdict, tookMillis(o), o.Attempt.Status,
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))

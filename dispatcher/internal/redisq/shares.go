@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -46,7 +45,7 @@ func (s *shares) add(texts map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, text := range texts {
-		s.known[name] = share{codec.ParseInstance(text).Permits, codec.InstanceListens(text)}
+		s.known[name] = share{conn.ParseInstance(text).Permits, conn.InstanceListens(text)}
 		s.news = true
 	}
 }
@@ -89,7 +88,7 @@ const AboutAtOnce = 256
 // Join announces a new instance to the others, so that they count its permits. If memory is full,
 // it uses a script, because Redis still accepts that.
 func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) error {
-	key, text := s.home()+keys.About, codec.EncodeInstance(a, s.shares.options.Listens, s.shares.options.Archive)
+	key, text := s.home()+keys.About, conn.EncodeInstance(a, s.shares.options.Listens, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
 		_, err = s.SetFull(ctx, keys.About, by, text)
@@ -134,7 +133,7 @@ func (s *Store) countPermits(ctx context.Context, names map[string]int64) {
 	for i, text := range read.Val() {
 		if text, ok := text.(string); ok {
 			texts[unknown[i]] = text
-			if codec.InstanceArchives(text) {
+			if conn.InstanceArchives(text) {
 				s.conn.SetArchives(true)
 			}
 		}

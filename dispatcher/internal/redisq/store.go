@@ -21,14 +21,10 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	sealing "github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -85,7 +81,7 @@ type Store struct {
 	access     *access.Store
 
 	conn    *conn.Client
-	sealer  *sealing.Sealer
+	sealer  *conn.Sealer
 	project string
 	tags    []string // of each partition
 	shares  shares
@@ -94,15 +90,15 @@ type Store struct {
 	scripts scripts
 	log     *slog.Logger
 
-	probe   *probe.Probe
+	probe   *conn.Probe
 	readers readers
 
 	nodes        int          // masters that hold partitions, or home
 	sealedLogged atomic.Int64 // Unix seconds of the last log line about a message that can't be opened
 
-	partitions *partitions.Set
+	partitions *conn.PartitionSet
 	events     dispatcher.Events
-	answered   func(partitions.Hint) // tests read the hints of replies here; otherwise nil
+	answered   func(conn.Hint) // tests read the hints of replies here; otherwise nil
 }
 
 // Open connects to Redis, reads the number of partitions from :meta or writes it there, checks the
@@ -113,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open redis: %w", err)
 	}
 	if err := s.begin(ctx, o); err != nil {
-		err = s.conn.Explain(probe.MissingRights(ctx, s.conn, err))
+		err = s.conn.Explain(conn.MissingRights(ctx, s.conn, err))
 		return nil, errors.Join(fmt.Errorf("open redis at %s: %w", s.conn.Where(), err), s.Close())
 	}
 	return s, nil
@@ -140,8 +136,8 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.sealer = sealing.New(s.conn)
-	s.Attempts = attempts.NewReader(s.conn, codec.DecodeRecord)
+	s.sealer = conn.NewSealer(s.conn)
+	s.Attempts = attempts.NewReader(s.conn, conn.DecodeRecord)
 	s.Shelves = shelf.NewReader(shelf.Options{
 		Conn: s.conn, Decode: read.DecodeShelved, Sealer: s.sealer,
 		Names: func(ctx context.Context) ([]any, error) { return read.InstanceNames(ctx, s.conn) },
@@ -149,7 +145,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	s.LaneReader = lanes.New(lanes.Options{Conn: s.conn, Scripts: s.scripts.lanes, Sealer: s.sealer, FailingAfter: o.FailingAfter})
 	s.Deliveries = read.New(read.Options{
 		Conn: s.conn, Scripts: s.scripts.read, Sealer: s.sealer, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
-		Heard: func(h partitions.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
+		Heard: func(h conn.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
 	})
 	s.Endpoints = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
 	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)
@@ -180,7 +176,7 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 // Divide sets the number of partitions of a store.
 func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	s.conn.Divide(count)
-	s.partitions = partitions.New(count, o.Permits)
+	s.partitions = conn.NewPartitionSet(count, o.Permits)
 	for n := range count {
 		s.tags = append(s.tags, s.conn.Tag(n))
 	}
@@ -190,7 +186,7 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	if err := s.conn.FindDurable(ctx); err != nil {
 		return err
 	}
-	s.probe = probe.New(s.conn, probe.Options{Durability: o.Durability, Polls: s.polls, TestClock: o.TestClock})
+	s.probe = conn.NewProbe(s.conn, conn.ProbeOptions{Durability: o.Durability, Polls: s.polls, TestClock: o.TestClock})
 	s.shares.begin(s.conn, o, s.polls)
 	if err := s.countShares(ctx); err != nil {
 		return err
@@ -219,7 +215,7 @@ func (s *Store) Conn() *conn.Client { return s.conn }
 
 // OnAnswer sets a function that receives the hints of all replies. It must be called before any
 // other method.
-func (s *Store) OnAnswer(hear func(partitions.Hint)) { s.answered = hear }
+func (s *Store) OnAnswer(hear func(conn.Hint)) { s.answered = hear }
 
 // Partitions returns the number of partitions.
 func (s *Store) Partitions() int { return len(s.tags) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Take leases ready deliveries of pull lanes. In one round trip it asks for an equal share from
@@ -41,7 +40,7 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 		for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.take, By: by, Calls: calls}) {
 			errs = append(errs, s.conn.InPartition(r.Partition, s.readTaken(&r, &taken)))
 		}
-		err = partitions.Join(errs...)
+		err = conn.JoinErrors(errs...)
 	}
 	for _, n := range in { // these partitions were not asked
 		for _, lane := range lanes[n] {
@@ -132,7 +131,7 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 			todo = append(todo, later...)
 		}
 	}
-	s.partitions.Fail(partitions.Join(errs...))
+	s.partitions.Fail(conn.JoinErrors(errs...))
 	return out
 }
 

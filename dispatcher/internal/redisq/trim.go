@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // trimBatch bounds one call of the script.
@@ -91,7 +90,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 		}
 		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
 	}
-	return t, more, partitions.Join(errs...)
+	return t, more, conn.JoinErrors(errs...)
 }
 
 // shareOfLog returns one partition's part of the memory for :attempts.
@@ -134,7 +133,7 @@ func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
 }
 
 // share returns one partition's part of a limit for the project.
-func (s *Store) share(limit int) int { return partitions.Share(limit, len(s.tags)) }
+func (s *Store) share(limit int) int { return conn.ShareOf(limit, len(s.tags)) }
 
 // TrimFrom sets the partition at which trims by age begin.
 func (s *Store) TrimFrom(partition int) { s.partitions.TrimFrom(partition) }

@@ -14,7 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -72,7 +71,7 @@ func (s *Store) Watch(ctx context.Context, by string, to dispatcher.Subscriber) 
 
 // WatchHints works like Watch, but passes the hints to onHint instead of recording them. It listens
 // to both channels on one connection, and returns when the connection ends.
-func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscriber, onHint func(partitions.Hint)) error {
+func (s *Store) WatchHints(ctx context.Context, by string, to dispatcher.Subscriber, onHint func(conn.Hint)) error {
 	wake, endpoints := s.home()+keys.WakeChannel, s.home()+keys.EndpointsChannel
 	sub := s.conn.Redis().Subscribe(ctx, wake, endpoints)
 	end := func() { _ = sub.Close() } // the connection is closed in any case
@@ -141,7 +140,7 @@ func (s *Store) watchTakeovers(ctx context.Context, lost func()) {
 	}
 }
 
-func (s *Store) heardHint(text, by string, onHint func(partitions.Hint), onTakeable func([]dispatcher.Lane)) {
+func (s *Store) heardHint(text, by string, onHint func(conn.Hint), onTakeable func([]dispatcher.Lane)) {
 	text, ours := s.conn.Ours(text)
 	if !ours {
 		return
@@ -190,7 +189,7 @@ func lanesIn(text string) (lanes []dispatcher.Lane) {
 
 // parseHint parses a published hint after the project's id. The hint has the partition, the fields
 // now, due and weight, and the instance that called the script.
-func parseHint(text string) (h partitions.Hint, by string, err error) {
+func parseHint(text string) (h conn.Hint, by string, err error) {
 	var now, due int64
 	if _, err = fmt.Sscanf(text, "%d %d %d %d %s", &h.Partition, &now, &due, &h.Weight, &by); err != nil {
 		return h, "", fmt.Errorf("hint %q: %w", text, err)
@@ -212,7 +211,7 @@ func parseChange(text string) (c dispatcher.EndpointChange, err error) {
 }
 
 // ReadHints returns the hints of partitions. It reads them by plain commands.
-func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, error) {
+func (s *Store) ReadHints(ctx context.Context, in []int) ([]conn.Hint, error) {
 	heads := make([][3]*redis.ZSliceCmd, len(in))
 	calls := make([]conn.Call, len(in))
 	for i, n := range in {
@@ -222,14 +221,14 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 			}
 		}}
 	}
-	hints := make([]partitions.Hint, 0, len(in))
+	hints := make([]conn.Hint, 0, len(in))
 	var errs []error
 	for i, e := range s.conn.Send(ctx, conn.Batch{Doing: "peek", Clock: true, Calls: calls}) {
 		if e.Err != nil {
 			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
 			continue
 		}
-		h := partitions.Hint{Partition: e.Partition, Now: e.Now, Sent: e.Sent, Weight: -1}
+		h := conn.Hint{Partition: e.Partition, Now: e.Now, Sent: e.Sent, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
 			h.Weight = int(max(0, min(head[0].Score/keys.Turn, keys.MostWeight))) // also if every lane is paused; a claim notices that
 		}
@@ -242,7 +241,7 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]partitions.Hint, err
 		}
 		hints = append(hints, h)
 	}
-	return hints, partitions.Join(errs...)
+	return hints, conn.JoinErrors(errs...)
 }
 
 // Notify sets the events that the store calls from now on.
@@ -262,7 +261,7 @@ func (s *Store) ClockJumps() int64 { return s.partitions.Jumps() }
 func (s *Store) Nodes() int { return s.nodes }
 
 // observe records the hint that a script returned.
-func (s *Store) observe(h partitions.Hint) {
+func (s *Store) observe(h conn.Hint) {
 	s.partitions.Answered(h)
 	if s.answered != nil {
 		s.answered(h)
@@ -271,7 +270,7 @@ func (s *Store) observe(h partitions.Hint) {
 
 // observeDeaths records a hint, and reports its dead deliveries to the events. It is for calls that
 // do not return them.
-func (s *Store) observeDeaths(h partitions.Hint) {
+func (s *Store) observeDeaths(h conn.Hint) {
 	s.observe(h)
 	if len(h.Dead) > 0 {
 		s.events.Dead(h.Dead)
@@ -288,7 +287,7 @@ func (s *Store) observeEnds(partition, deliveries int) {
 
 // observeBreakers reports the breakers that a call opened and closed, and the time since which
 // their lanes fail.
-func (s *Store) observeBreakers(h partitions.Hint, failing map[dispatcher.Lane]time.Time) {
+func (s *Store) observeBreakers(h conn.Hint, failing map[dispatcher.Lane]time.Time) {
 	for _, o := range h.Opened {
 		s.events.Opened(o.Lane, failing[o.Lane], o.Until.Sub(h.Now))
 	}

@@ -13,8 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/access_common.lua
@@ -62,20 +60,20 @@ type Store struct {
 	conn *conn.Client
 	home string // tag of the keys
 
-	sealer *cursor.Sealer
+	sealer *conn.Sealer
 
 	keys func() access.Keys // nil or empty: there are no API keys
 	own  atomic.Pointer[ownSecret]
 
-	clock, openSession, readSession, renewSession, putShown, readShown  script.Script
-	createLink, readLink, listLinks, revokeLink, spendLink, unspendLink script.Script
+	clock, openSession, readSession, renewSession, putShown, readShown  conn.Script
+	createLink, readLink, listLinks, revokeLink, spendLink, unspendLink conn.Script
 }
 
 // New returns a Store that uses a connection.
 func New(c *conn.Client) *Store {
-	home := func(name, src string) script.Script { return script.AtHome(c.TestClock(), name, commonSrc, src) }
+	home := func(name, src string) conn.Script { return conn.HomeScript(c.TestClock(), name, commonSrc, src) }
 	return &Store{
-		conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
+		conn: c, home: c.Tag(conn.Home), sealer: conn.NewSealer(c),
 		clock: home("read clock", clockSrc), openSession: home("open session", sessionOpenSrc),
 		readSession: home("read session", sessionReadSrc), renewSession: home("renew session", sessionRenewSrc),
 		putShown: home("keep page", shownPutSrc), readShown: home("read page", shownReadSrc),

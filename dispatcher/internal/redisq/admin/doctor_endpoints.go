@@ -14,7 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/endpoint_index.lua
@@ -24,8 +23,8 @@ var endpointIndexSrc string
 var endpointAstraySrc string
 
 var (
-	endpointIndex  = script.New("compare indexes of endpoints", endpointIndexSrc)
-	endpointAstray = script.New("check entries of endpoint indexes", endpointAstraySrc)
+	endpointIndex  = conn.NewScript("compare indexes of endpoints", endpointIndexSrc)
+	endpointAstray = conn.NewScript("check entries of endpoint indexes", endpointAstraySrc)
 )
 
 // astrayChunk is how many entries of an index one call compares. The script reads a whole

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -20,7 +19,7 @@ const valuesPage = 1000
 // readable checks the values of hashes that scripts decode. The scripts ignore an invalid
 // value, so removing it changes nothing else.
 var readable = map[string]func(field, text string) bool{
-	keys.Lane: func(_, text string) bool { return codec.LaneWhole(text) },
+	keys.Lane: func(_, text string) bool { return conn.LaneWhole(text) },
 	keys.Limits: func(field, text string) bool {
 		if field == keys.Epoch {
 			return text != ""
@@ -28,10 +27,10 @@ var readable = map[string]func(field, text string) bool{
 		if field == keys.Readied {
 			return isNumber(field, text)
 		}
-		return codec.LimitsWhole(text)
+		return conn.LimitsWhole(text)
 	},
 	keys.Progress: func(_, text string) bool {
-		_, err := codec.ParseProgress(text)
+		_, err := conn.ParseProgress(text)
 		return err == nil
 	},
 	keys.Tokens: func(_, text string) bool { return tokenText.MatchString(text) },
@@ -63,7 +62,7 @@ var (
 
 func isNumber(_, text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && n < codec.NumbersMost && n > -codec.NumbersMost
+	return err == nil && n < conn.NumbersMost && n > -conn.NumbersMost
 }
 
 // values checks the types of keys, the values of hashes, and the scores that are times.

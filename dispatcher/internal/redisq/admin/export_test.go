@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // ExamineAmong examines a store where wait is called between two readings of the
@@ -58,7 +58,7 @@ var EndpointScripts = map[string]string{"index": endpointIndexSrc, "astray": end
 // ScriptTexts are the texts of all scripts by their names, but for those of endpoints.
 func ScriptTexts() map[string]string {
 	s, texts := realScripts(), map[string]string{}
-	for _, sc := range []script.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends, s.torn} {
+	for _, sc := range []conn.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends, s.torn} {
 		texts[sc.Name] = sc.Text
 	}
 	return texts

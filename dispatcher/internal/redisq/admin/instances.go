@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
@@ -51,7 +50,7 @@ func (d *doctor) archive(ctx context.Context) error {
 		return err
 	}
 	for _, text := range about.Val() {
-		if codec.InstanceArchives(text) {
+		if conn.InstanceArchives(text) {
 			return nil
 		}
 	}
@@ -162,7 +161,7 @@ func Inspect(ctx context.Context, o redisq.Options) (p Project, err error) {
 		return p, err
 	}
 	for _, name := range there.Val() {
-		p.Instances = append(p.Instances, dispatcher.InstanceState{Name: name, Instance: codec.ParseInstance(about.Val()[name])})
+		p.Instances = append(p.Instances, dispatcher.InstanceState{Name: name, Instance: conn.ParseInstance(about.Val()[name])})
 	}
 	slices.SortFunc(p.Instances, func(a, b dispatcher.InstanceState) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -55,7 +54,7 @@ func (m *mender) mend(ctx context.Context) (more bool) {
 		m.since = time.Now()
 		m.log.Error("an error ended a script of Redis in its middle: nothing is done in these partitions until they are repaired", "partitions", len(torn))
 	}
-	if lacks := probe.LackedRights(ctx, m.s.Conn()); lacks != "" {
+	if lacks := conn.LackedRights(ctx, m.s.Conn()); lacks != "" {
 		if lacks != m.said {
 			m.said = lacks
 			m.log.Error("the repair waits until the user of Redis has its rights again", "cure", lacks)

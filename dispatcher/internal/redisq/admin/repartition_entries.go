@@ -16,7 +16,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
@@ -125,7 +124,7 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	for _, done := range r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.ends, Calls: calls}) {
 		errs = append(errs, r.s.conn.InPartition(done.Partition, done.Err))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // forgottenFields have the ms of the newest finished deliveries that a trim forgot, in

@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // class returns the new partitions of the lanes of the old partition n. CRC-16 leaves the
@@ -91,7 +90,7 @@ func (r *repartition) idsKept(all int) int {
 	if r.mark.To == step {
 		return all
 	}
-	return min(all, max(partitions.Share(r.known, r.mark.To)*step/r.mark.From, 1))
+	return min(all, max(conn.ShareOf(r.known, r.mark.To)*step/r.mark.From, 1))
 }
 
 // copyIDs copies a partition's ids, newest first. The originals are removed at the end,

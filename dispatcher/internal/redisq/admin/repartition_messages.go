@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -57,11 +56,11 @@ func (r *repartition) eachPage(ctx context.Context, n int, do func([]stored) err
 			m := stored{id: a.Text(), size: int(a.Number()), apart: int(a.Number()), head: a.Text()}
 			m.lanes = strings.Fields(a.Text())
 			if a.Err == nil && len(m.head) < dispatcher.DigestSize {
-				a.Err = fmt.Errorf("message %s: %w", m.id, codec.ErrRecord)
+				a.Err = fmt.Errorf("message %s: %w", m.id, conn.ErrRecord)
 			}
 			if a.Err == nil && m.whole() && len(m.lanes) == 0 {
 				m.lanes = make([]string, 1)
-				m.lanes[0], a.Err = codec.OnlyLane(m.id, m.head)
+				m.lanes[0], a.Err = conn.OnlyLane(m.id, m.head)
 			}
 			page = append(page, m)
 		}

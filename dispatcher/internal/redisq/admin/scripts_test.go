@@ -15,7 +15,7 @@ import (
 
 func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
 	functions := map[string]bool{}
-	for _, pattern := range []string{"lua/*.lua", "../script/lua/*.lua"} {
+	for _, pattern := range []string{"lua/*.lua", "../conn/lua/*.lua"} {
 		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -53,7 +52,7 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
 	for i := 0; i+1 < len(found); i += 2 {
-		record, err := codec.SealRecord(found[i], found[i+1], s.Endpoints.Box())
+		record, err := conn.SealRecord(found[i], found[i+1], s.Endpoints.Box())
 		if err != nil {
 			fail(err)
 		}
@@ -88,7 +87,7 @@ func (s *projectStore) checkHeaders(ctx context.Context, n int, ids []string, ou
 		}
 		for i, v := range records.Val() {
 			record, _ := v.(string)
-			if errors.Is(codec.CheckHeaders(some[i], record, s.Endpoints.Box()), dispatcher.ErrSealed) {
+			if errors.Is(conn.CheckHeaders(some[i], record, s.Endpoints.Box()), dispatcher.ErrSealed) {
 				if out.messages++; out.first == "" {
 					out.first = some[i]
 				}

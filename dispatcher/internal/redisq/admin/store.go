@@ -14,7 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/doctor.lua
@@ -64,8 +63,8 @@ var endsSrc string
 
 // adminScripts has the scripts of the doctor and of a repartition.
 type adminScripts struct {
-	walk, judge, records, lanes, count, add, values script.Script
-	page, put, keep, ends, putRecord, shelves, torn script.Script
+	walk, judge, records, lanes, count, add, values conn.Script
+	page, put, keep, ends, putRecord, shelves, torn conn.Script
 }
 
 // The scripts are built once for all stores of a process.
@@ -75,18 +74,18 @@ var (
 )
 
 func makeScripts(testClock bool) adminScripts {
-	doctor := func(name string, parts ...string) script.Script {
-		return script.Make(testClock, "doctor "+name, append([]string{script.Order, script.Expiry, doctorSrc}, parts...)...)
+	doctor := func(name string, parts ...string) conn.Script {
+		return conn.MakeScript(testClock, "doctor "+name, append([]string{conn.PartOrder, conn.PartExpiry, doctorSrc}, parts...)...)
 	}
-	repartition := func(name string, parts ...string) script.Script {
-		return script.Make(testClock, "repartition_"+name, parts...)
+	repartition := func(name string, parts ...string) conn.Script {
+		return conn.MakeScript(testClock, "repartition_"+name, parts...)
 	}
 	return adminScripts{
-		walk: doctor("walk", script.Server, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", script.Taken, lanesSrc),
+		walk: doctor("walk", conn.PartServer, walkSrc), judge: doctor("judge", judgeSrc), records: doctor("records", recordsSrc), lanes: doctor("lanes", conn.PartTaken, lanesSrc),
 		count: doctor("count", countSrc), add: doctor("add", addSrc), values: doctor("values", valuesSrc),
 		putRecord: doctor("put", putRecordSrc), shelves: doctor("shelves", shelvesSrc),
-		page: repartition("page", script.Server, pageSrc), put: repartition("put", script.Named, putSrc), keep: repartition("keep", script.Named, keepSrc),
-		ends: repartition("ends", endsSrc), torn: script.Make(testClock, "torn", tornSrc),
+		page: repartition("page", conn.PartServer, pageSrc), put: repartition("put", conn.PartNamed, putSrc), keep: repartition("keep", conn.PartNamed, keepSrc),
+		ends: repartition("ends", endsSrc), torn: conn.MakeScript(testClock, "torn", tornSrc),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Limits of a walk. A page of keys is the number of keys of the whole database that one
@@ -176,7 +175,7 @@ func (w *walker) numbers(ctx context.Context) (map[string]int64, error) {
 }
 
 // call runs a script of doctor.lua in one partition.
-func (w *walker) call(ctx context.Context, sc script.Script, partition int, args ...any) (*conn.Reply, error) {
+func (w *walker) call(ctx context.Context, sc conn.Script, partition int, args ...any) (*conn.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", sc.Name, err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Limits on following the log. An entry has some 16 KiB at most, so a round
@@ -63,7 +62,7 @@ func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
 		}
 	}
 	if len(lost) == len(all) {
-		return p, partitions.Join(errs...)
+		return p, conn.JoinErrors(errs...)
 	}
 	for _, n := range lost {
 		p.Marks[n] = dispatcher.LogPositionAt(p.Store, 1, newest).Marks[0]
@@ -153,7 +152,7 @@ func (r *Reader) readFrom(ctx context.Context, at dispatcher.LogPosition) (reads
 			reads = append(reads, follow(e, at.Marks[e.Partition], conn.Value(entries[i]), conn.Value(cuts[i]), most))
 		}
 	}
-	return reads, partitions.Join(errs...)
+	return reads, conn.JoinErrors(errs...)
 }
 
 // fromMark returns the start of the next XRANGE. If some lines of an entry were

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -36,12 +35,12 @@ type Decode func(id, record string) (*dispatcher.Message, error)
 type Reader struct {
 	conn   *conn.Client
 	decode Decode
-	sealer *cursor.Sealer
+	sealer *conn.Sealer
 }
 
 // NewReader returns a Reader of the log.
 func NewReader(c *conn.Client, decode Decode) *Reader {
-	return &Reader{conn: c, decode: decode, sealer: cursor.New(c)}
+	return &Reader{conn: c, decode: decode, sealer: conn.NewSealer(c)}
 }
 
 // ReadLog returns a page of the log, the newest line first. The number of

@@ -18,16 +18,14 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/audit.lua
 var auditSrc string
 
 // auditScript is called rarely, so it is loaded at its first call.
-var auditScript = script.New("audit", auditSrc)
+var auditScript = conn.NewScript("audit", auditSrc)
 
 const (
 	// most and mostByLinks limit the number of entries, as documented in the contract. They take
@@ -45,7 +43,7 @@ type Log struct {
 	log  *slog.Logger
 	now  func() time.Time // tests set it
 
-	sealer *cursor.Sealer
+	sealer *conn.Sealer
 
 	mu      sync.Mutex // guards minutes and their content
 	minutes map[callKind]*minuteOf
@@ -53,7 +51,7 @@ type Log struct {
 
 // New returns a Log that uses a connection.
 func New(c *conn.Client, log *slog.Logger) *Log {
-	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: cursor.New(c), minutes: map[callKind]*minuteOf{}}
+	return &Log{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: conn.NewSealer(c), minutes: map[callKind]*minuteOf{}}
 }
 
 // write adds an entry.

@@ -12,8 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -35,11 +33,11 @@ type Call struct {
 
 // Batch is one round trip to all masters of its calls.
 type Batch struct {
-	Script  script.Script // run once by each call; without a SHA there are only plain commands
-	By      string        // the instance that calls the script
-	Doing   string        // the verb in errors; empty: the script's name
-	Clock   bool          // read each master's time too
-	Durable bool          // writes must be as durable as the options require
+	Script  Script // run once by each call; without a SHA there are only plain commands
+	By      string // the instance that calls the script
+	Doing   string // the verb in errors; empty: the script's name
+	Clock   bool   // read each master's time too
+	Durable bool   // writes must be as durable as the options require
 	Calls   []Call
 
 	conf string // ARGV[2] of the script
@@ -61,7 +59,7 @@ func (c *Client) At(ctx context.Context, doing string, partition int, fill func(
 }
 
 // RunHome runs a script on the project's own keys.
-func (c *Client) RunHome(ctx context.Context, sc script.Script, args ...any) (*Reply, error) {
+func (c *Client) RunHome(ctx context.Context, sc Script, args ...any) (*Reply, error) {
 	done := c.Send(ctx, Batch{Script: sc, Calls: []Call{{Partition: Home, Args: args}}})
 	return &done[0].Reply, done[0].Err
 }
@@ -77,7 +75,7 @@ func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill
 	for _, e := range c.Send(ctx, b) {
 		errs = append(errs, c.InPartition(e.Partition, e.Err))
 	}
-	return partitions.Join(errs...)
+	return JoinErrors(errs...)
 }
 
 // Value returns the result of a command, or the zero value if it was never sent.

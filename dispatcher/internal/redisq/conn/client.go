@@ -13,7 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Home is the number for the project's own keys, in place of a partition.
@@ -158,7 +157,7 @@ func (c *Client) Close() error {
 
 // Load loads scripts on all masters. A master that can't be reached gets them when it is
 // back and reports an unknown script.
-func (c *Client) Load(ctx context.Context, scripts []script.Script) error {
+func (c *Client) Load(ctx context.Context, scripts []Script) error {
 	masters, err := c.Masters(ctx)
 	if err != nil {
 		return err
@@ -180,7 +179,7 @@ func (c *Client) Load(ctx context.Context, scripts []script.Script) error {
 // loadMissing loads the scripts that a master does not have. Usually it has all of them,
 // from another instance or an earlier start. Loading all of them again would block it for
 // some milliseconds. A master that does not report its scripts gets all of them.
-func loadMissing(ctx context.Context, master *redis.Client, all []script.Script) error {
+func loadMissing(ctx context.Context, master *redis.Client, all []Script) error {
 	shas := make([]string, len(all))
 	for i, sc := range all {
 		shas[i] = sc.SHA

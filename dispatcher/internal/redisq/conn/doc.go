@@ -18,4 +18,23 @@
 // node does not have, and wrap errors in the errors of the engine ([Failed]). In a
 // cluster a node breaker stops calls to masters that do not respond. Every
 // call fails after the project was changed under this instance (division.go).
+//
+// The other files have what the packages above are made of:
+//
+//   - script.go builds the Lua scripts. Most begin with the shared parts in lua/: the names of
+//     the keys, the clock, the records and the state of lanes. Each package with scripts embeds
+//     its own texts.
+//   - codec_*.go encode and decode the texts in the keys: records of messages, progress and
+//     attempts of deliveries, limits and pauses of lanes, and instances. Each text has a fixed
+//     format. The scripts use the same formats.
+//   - cursor.go seals where a page of a list ended. So a cursor reveals nothing, and fits its
+//     own list only.
+//   - partitions.go records the state of each partition: whether it replies, when a delivery
+//     becomes due there, and how heavy its lightest lane is that may be claimed from. A
+//     [PartitionSet] learns this from every reply of the store and from the hints of other
+//     instances. It chooses the partitions that a call asks. No partition has its own goroutine,
+//     timer or connection.
+//   - probe.go queries a store's features, its configuration, and the data that it could lose.
+//     The start of an instance, /readyz and the doctor call [Probe.Store]. It queries all
+//     masters, evaluates the checks (probe_checks.go) and caches the result.
 package conn

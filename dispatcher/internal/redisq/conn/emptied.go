@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // A Redis that lost its data responds like one that was always empty: nothing matches,
@@ -26,7 +25,7 @@ import (
 //go:embed lua/emptied.lua
 var emptiedSrc string
 
-var emptiedScript = script.New("emptied", emptiedSrc)
+var emptiedScript = NewScript("emptied", emptiedSrc)
 
 const (
 	metaEmptied = "emptied"

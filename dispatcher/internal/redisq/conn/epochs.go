@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Each partition has an epoch, a random name for its data. It is created with the
@@ -152,11 +151,11 @@ func (c *Client) readEpochs(ctx context.Context, in []int) (map[int]string, erro
 		}
 		errs = append(errs, c.InPartition(r.Partition, r.Err))
 		if !errors.Is(r.Err, dispatcher.ErrUnavailable) {
-			return nil, partitions.Join(errs...)
+			return nil, JoinErrors(errs...)
 		}
 	}
 	if len(found) == 0 {
-		return nil, partitions.Join(errs...)
+		return nil, JoinErrors(errs...)
 	}
 	return found, nil
 }

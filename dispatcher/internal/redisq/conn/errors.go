@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // unavailable are the prefixes of temporary errors of Redis. Some end by themselves,
@@ -167,5 +166,5 @@ func (c *Client) InPartition(n int, err error) error {
 	if n == Home {
 		return err
 	}
-	return partitions.Failed(n, len(c.tags), err)
+	return FailedPartition(n, len(c.tags), err)
 }

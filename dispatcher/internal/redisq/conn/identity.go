@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Pub/sub has no databases, so two deployments with the same PROJECT in different
@@ -23,7 +22,7 @@ import (
 //go:embed lua/identify.lua
 var identifySrc string
 
-var identifyScript = script.New("identify", identifySrc)
+var identifyScript = NewScript("identify", identifySrc)
 
 // nameless is used for the id of a project without one. No subscriber receives it,
 // because no instance runs without an id.

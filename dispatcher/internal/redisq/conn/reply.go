@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Reply is the response of one call of a script. Its values are read in order. The first
@@ -116,7 +115,7 @@ func ToMillis(t time.Time) int64 {
 // Hint reads now (microseconds), due (ms) and weight, which are the first values of every
 // script in a partition. If deliveries died the weight is a text with a line for each. ok
 // is false if the call failed.
-func (e *Call) Hint() (h partitions.Hint, ok bool) {
+func (e *Call) Hint() (h Hint, ok bool) {
 	h.Partition, h.Sent = e.Partition, e.Sent
 	if e.Err != nil {
 		return h, false

@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 // Each Redis process hashes with its own seed. After a restart, or on a replica that took
@@ -23,7 +21,7 @@ import (
 //go:embed lua/which_server.lua
 var serverSrc string
 
-var serverScript = script.New("which_server", script.Server+serverSrc)
+var serverScript = NewScript("which_server", PartServer+serverSrc)
 
 // betweenServer separates the place and the process in a cursor.
 const betweenServer = "@"
@@ -70,7 +68,7 @@ func (w *Walk) Pages(ctx context.Context, scan func(p redis.Pipeliner, partition
 		}
 		take(n, page)
 	})
-	return partitions.Join(errs...)
+	return JoinErrors(errs...)
 }
 
 // round reads a page of each partition. It takes no page of a partition whose scan starts

@@ -19,8 +19,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -49,8 +47,8 @@ var (
 	versionsScript = makeScript("read versions of endpoints", versionsSrc)
 )
 
-func makeScript(name, text string) script.Script {
-	return script.New(name, script.Prune(commonSrc+text))
+func makeScript(name, text string) conn.Script {
+	return conn.NewScript(name, conn.PruneScript(commonSrc+text))
 }
 
 // mostEndpoints is the limit of a project: about a GB of Redis. README.md and the API
@@ -65,7 +63,7 @@ type Store struct {
 	seal       atomic.Pointer[seal.Box] // nil: records are not encrypted
 	unread     sync.Map                 // by id: records that can't be read, as they were when that was logged
 	log        *slog.Logger
-	sealer     *cursor.Sealer
+	sealer     *conn.Sealer
 }
 
 var _ dispatcher.EndpointStore = (*Store)(nil)
@@ -73,7 +71,7 @@ var _ dispatcher.EndpointStore = (*Store)(nil)
 // New returns a Store with a connection. box encrypts the secrets and header values; nil:
 // they are not encrypted.
 func New(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logger) *Store {
-	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log, sealer: cursor.New(c)}
+	s := &Store{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log, sealer: conn.NewSealer(c)}
 	s.Reseal(box)
 	return s
 }
@@ -168,7 +166,7 @@ func (s *Store) RaiseEndpoint(ctx context.Context, before int64, e *dispatcher.E
 }
 
 // put calls a script that stores an endpoint. last are its last arguments.
-func (s *Store) put(ctx context.Context, sc script.Script, e *dispatcher.Endpoint, last ...any) (*conn.Reply, error) {
+func (s *Store) put(ctx context.Context, sc conn.Script, e *dispatcher.Endpoint, last ...any) (*conn.Reply, error) {
 	record, err := encode(e, s.seal.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", sc.Name, e.ID, err)

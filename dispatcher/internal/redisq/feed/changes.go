@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -137,7 +136,7 @@ func (r *passage) wait(ctx context.Context, early []int) error {
 	for k, i := range early {
 		c := &r.changes[i]
 		text, _ := limits.Val()[k].(string)
-		if l, err := codec.ParseLimits(text); text == "" || err != nil || l.Version != c.version || done.Now.Sub(c.at) > archive.WaitFor {
+		if l, err := conn.ParseLimits(text); text == "" || err != nil || l.Version != c.version || done.Now.Sub(c.at) > archive.WaitFor {
 			continue
 		}
 		r.cutBefore(c.before)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -123,7 +123,7 @@ func (f *Feed) holdsOf(ctx context.Context, partition int, lanes []dispatcher.La
 			text, _ := stopped.Val()[i].(string)
 			name, _ := named.Val()[i].(string)
 			one := archive.PausedLane{Lane: dispatcher.Lane(lane), Epoch: h.Epoch, Resumed: true}
-			if l, ok := codec.ParseStopped(text); ok && l.Mode == dispatcher.LanePaused {
+			if l, ok := conn.ParseStopped(text); ok && l.Mode == dispatcher.LanePaused {
 				one = archive.PausedLane{Lane: one.Lane, Epoch: h.Epoch, Name: name, Since: l.Since, By: l.By}
 			}
 			h.Lanes = append(h.Lanes, one)

@@ -17,8 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/archive_state.lua
@@ -31,9 +29,9 @@ var archivedSrc string
 var unfinishedSrc string
 
 var (
-	stateScript      = script.Guarded("archive_state", script.Prune(script.Common+script.Position+stateSrc))
-	archivedScript   = script.Guarded("archived", script.Prune(script.Common+script.Position+archivedSrc))
-	unfinishedScript = script.New("unfinished", script.Prune(script.Common+script.Server+unfinishedSrc))
+	stateScript      = conn.Guarded("archive_state", conn.PruneScript(conn.PartCommon+conn.PartPosition+stateSrc))
+	archivedScript   = conn.Guarded("archived", conn.PruneScript(conn.PartCommon+conn.PartPosition+archivedSrc))
+	unfinishedScript = conn.NewScript("unfinished", conn.PruneScript(conn.PartCommon+conn.PartServer+unfinishedSrc))
 )
 
 // Feed is the source of an archive.
@@ -122,7 +120,7 @@ func (f *Feed) read(ctx context.Context, calls []conn.Call) (states []archive.St
 		}
 		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
 	}
-	return states, anew, partitions.Join(errs...)
+	return states, anew, conn.JoinErrors(errs...)
 }
 
 // readState reads the reply of archive_state for one partition.
@@ -173,7 +171,7 @@ func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 	for _, r := range f.conn.Send(ctx, conn.Batch{Script: archivedScript, Calls: calls}) {
 		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // about is the state of a partition's log.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -52,10 +51,10 @@ func (r *passage) records(ctx context.Context) error {
 
 // take adds the record of a message, and reports whether the record can be read.
 func (r *passage) take(a *archive.Accepted, record string) bool {
-	head, body, err := codec.SplitRecord(a.ID, record)
+	head, body, err := conn.SplitRecord(a.ID, record)
 	if err == nil {
 		a.Head = head
-		if a.Message, err = codec.DecodeRecord(a.ID, record); err == nil && a.Message.Apart == nil {
+		if a.Message, err = conn.DecodeRecord(a.ID, record); err == nil && a.Message.Apart == nil {
 			a.Body, a.Message.Body = body, nil
 		}
 	}
@@ -80,7 +79,7 @@ func (f *Feed) readApart(ctx context.Context, partition int, list []*apartBody, 
 		bodies := make([]*redis.StringCmd, len(some))
 		about, err := f.readAt(ctx, "read bodies", partition, func(p redis.Pipeliner) {
 			for i, b := range some {
-				bodies[i] = p.HGet(ctx, key, codec.BodyField(b.id, b.digest))
+				bodies[i] = p.HGet(ctx, key, conn.BodyField(b.id, b.digest))
 			}
 		})
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -143,10 +142,10 @@ func (f *Feed) some(ctx context.Context, call conn.Call) (page archive.Page, nex
 // readMessage copies the fields of a record into its deliveries. It returns the body if it must
 // still be read.
 func readMessage(id, record string, deliveries []archive.Open) *apartBody {
-	head, body, err := codec.SplitRecord(id, record)
+	head, body, err := conn.SplitRecord(id, record)
 	var m *dispatcher.Message
 	if err == nil {
-		m, err = codec.DecodeRecord(id, string(head))
+		m, err = conn.DecodeRecord(id, string(head))
 	}
 	for i := range deliveries {
 		o := &deliveries[i]
@@ -167,7 +166,7 @@ func readMessage(id, record string, deliveries []archive.Open) *apartBody {
 // readOpen reads the state of one delivery.
 func readOpen(r *conn.Reply, o *archive.Open) {
 	o.ID.Lane = dispatcher.Lane(r.Text())
-	p, _ := codec.ParseProgress(r.Text()) // a broken entry is read as none
+	p, _ := conn.ParseProgress(r.Text()) // a broken entry is read as none
 	o.Attempts, o.Base, o.Beside, o.Asked = p.Attempts, p.Base, p.Beside, p.WaitsOn()
 	o.Due = scoreTime(r.Text())
 	joined := scoreTime(r.Text())

@@ -20,14 +20,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/health.lua
 var addSrc string
 
 // addScript is called so rarely that it is loaded on its first call.
-var addScript = script.New("add health", addSrc)
+var addScript = conn.NewScript("add health", addSrc)
 
 const (
 	day = 24 * time.Hour

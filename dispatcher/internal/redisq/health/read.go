@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // MostLanes is how many lanes Bars reads in one call: 4,900 bars of at most 150 bytes.
@@ -111,7 +110,7 @@ func (s *Store) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 			}
 		}
 	}
-	return found, partitions.Join(errs...)
+	return found, conn.JoinErrors(errs...)
 }
 
 // unlessWrong returns nil for the error of a key with a wrong type, because it has no

@@ -21,9 +21,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/job_put.lua
@@ -35,7 +33,7 @@ var turnSrc string
 //go:embed lua/job_page.lua
 var pageSrc string
 
-var putScript = script.New("put job", putSrc)
+var putScript = conn.NewScript("put job", putSrc)
 
 // Limits on stored jobs. A live job costs one query at the start of each
 // instance, and one goroutine in its holder.
@@ -51,19 +49,19 @@ type Store struct {
 	queue *redisq.Store
 	conn  *conn.Client
 	home  string
-	turn  script.Script
-	page  script.Script
+	turn  conn.Script
+	page  conn.Script
 
-	sealer *cursor.Sealer
+	sealer *conn.Sealer
 }
 
 // New returns a store of jobs on top of a queue.
 func New(queue *redisq.Store) *Store {
 	c := queue.Conn()
 	return &Store{
-		queue: queue, conn: c, home: c.Tag(conn.Home), sealer: cursor.New(c),
-		turn: script.Make(c.TestClock(), "job turn", turnSrc),
-		page: script.Make(c.TestClock(), "job page", script.Read, pageSrc),
+		queue: queue, conn: c, home: c.Tag(conn.Home), sealer: conn.NewSealer(c),
+		turn: conn.MakeScript(c.TestClock(), "job turn", turnSrc),
+		page: conn.MakeScript(c.TestClock(), "job page", conn.PartRead, pageSrc),
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package keys defines the names and types of a project's keys in Redis, and the partition of a
-// lane's keys. The file lua/common.lua of package script defines the same names.
+// lane's keys. The file lua/common.lua of package conn defines the same names.
 package keys
 
 import (

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 const (
@@ -128,13 +127,13 @@ func (b *busyQuery) busiest(ctx context.Context, s *Reader) (Busiest, error) {
 	b.spent += time.Since(began)
 	if len(b.left) > 0 {
 		if !b.ended.IsZero() && time.Since(b.ended) < s.Pace.Old {
-			return b.done, partitions.Join(errs...)
+			return b.done, conn.JoinErrors(errs...)
 		}
 		found := b.found
 		found.part = true
-		return found, partitions.Join(errs...)
+		return found, conn.JoinErrors(errs...)
 	}
-	if err := partitions.Join(errs...); err != nil {
+	if err := conn.JoinErrors(errs...); err != nil {
 		return b.found, err
 	}
 	b.done, b.ended, b.took = b.found, time.Now(), b.spent
@@ -169,14 +168,14 @@ func (b *busyQuery) page(ctx context.Context, s *Reader) error {
 			continue
 		case b.pages[n] != firstPlace && in != b.in[n]: // a cursor is valid for one process only, and the sums cover all partitions
 			b.begin(s)
-			return partitions.Join(errs...)
+			return conn.JoinErrors(errs...)
 		}
 		if b.pages[n], b.in[n] = next, in; next != "" {
 			left = append(left, n)
 		}
 	}
 	b.left = left
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // read adds the reply for one page.
@@ -247,7 +246,7 @@ func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) er
 		}
 	}
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 func pausedFirst(l *dispatcher.LaneState) int {

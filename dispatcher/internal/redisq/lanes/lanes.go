@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -241,7 +240,7 @@ func readLanes(r conn.Call, failingAfter time.Duration) (pause *dispatcher.Stopp
 	now := time.Time{}
 	if h, ok := r.Hint(); ok {
 		now = h.Now
-		if all, ok := codec.ParseStopped(r.Text()); ok {
+		if all, ok := conn.ParseStopped(r.Text()); ok {
 			pause = &all
 		}
 		more = r.Number() == 1
@@ -268,14 +267,14 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	if token := a.Number(); token > 0 {
 		st.Token = time.UnixMicro(token).UTC()
 	}
-	st.Limits, _ = codec.ParseLimits(a.Text()) // the script itself reports an invalid text
+	st.Limits, _ = conn.ParseLimits(a.Text()) // the script itself reports an invalid text
 	name := a.Text()
 	if st.Lane.IsQueue() {
 		st.Queue = dispatcher.QueueOf(st.Lane, name)
 	} else {
 		st.URL, st.Tenant, _ = strings.Cut(name, " ")
 	}
-	if stopped, ok := codec.ParseStopped(a.Text()); ok {
+	if stopped, ok := conn.ParseStopped(a.Text()); ok {
 		st.Since, st.By = stopped.Since, stopped.By
 	}
 	why := dispatcher.LaneWhy(a.Text())

@@ -6,15 +6,13 @@ import (
 	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // paused returns all paused lanes, the last paused first, and whether all are paused.
 func (s *Reader) paused(ctx context.Context) (list []dispatcher.StoppedLane, all *dispatcher.StoppedLane, err error) {
 	err = s.eachStopped(ctx, func(_ int, lane, text string) {
-		h, ok := codec.ParseStopped(text)
+		h, ok := conn.ParseStopped(text)
 		switch h.Lane = dispatcher.Lane(lane); {
 		case !ok || h.Mode != dispatcher.LanePaused: // doctor reports it
 		case h.Lane != dispatcher.AllLanes:
@@ -83,5 +81,5 @@ func (s *Reader) PausedLanes(ctx context.Context, most int) (states []dispatcher
 		total++
 	}
 	found, readErr := s.LaneStates(ctx, lanesOf(list[:min(most, len(list))]))
-	return append(states, found...), total, partitions.Join(err, readErr)
+	return append(states, found...), total, conn.JoinErrors(err, readErr)
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/lanes.lua
@@ -18,25 +16,25 @@ var lanesSrc string
 var busySrc string
 
 // Scripts are the scripts that query lanes.
-type Scripts struct{ Lanes, Busy script.Script }
+type Scripts struct{ Lanes, Busy conn.Script }
 
 // NewScripts returns the scripts. If given is set, they use the test's clock instead of the
 // clock of Redis.
 func NewScripts(given bool) Scripts {
 	return Scripts{
-		Lanes: script.Make(given, "lanes", script.Read, lanesSrc),
-		Busy:  script.Make(given, "busy_lanes", script.Read, script.Server, busySrc),
+		Lanes: conn.MakeScript(given, "lanes", conn.PartRead, lanesSrc),
+		Busy:  conn.MakeScript(given, "busy_lanes", conn.PartRead, conn.PartServer, busySrc),
 	}
 }
 
 // All returns all scripts.
-func (c *Scripts) All() []script.Script { return []script.Script{c.Lanes, c.Busy} }
+func (c *Scripts) All() []conn.Script { return []conn.Script{c.Lanes, c.Busy} }
 
 // Options configure a Reader.
 type Options struct {
 	Conn         *conn.Client
 	Scripts      Scripts
-	Sealer       *cursor.Sealer
+	Sealer       *conn.Sealer
 	FailingAfter time.Duration // a lane that fails for longer is reported as failing; 0: no lane is
 }
 
@@ -44,7 +42,7 @@ type Options struct {
 type Reader struct {
 	conn    *conn.Client
 	scripts Scripts
-	sealer  *cursor.Sealer
+	sealer  *conn.Sealer
 	busy    *busyQuery
 
 	Pace Pace // tests change it

@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // stoppedPage is the number of entries of :held in one call: some 10 KiB.
@@ -70,7 +69,7 @@ func (s *Reader) stoppedLanesIn(ctx context.Context, partition int, cursor strin
 		if found[i] == string(dispatcher.AllLanes) {
 			continue
 		}
-		l, ok := codec.ParseStopped(found[i+1])
+		l, ok := conn.ParseStopped(found[i+1])
 		if !ok {
 			continue // doctor reports it
 		}
@@ -87,7 +86,7 @@ func (s *Reader) stoppedLanesIn(ctx context.Context, partition int, cursor strin
 	}
 	for i, value := range limits.Val() {
 		text, _ := value.(string)
-		if l, err := codec.ParseLimits(text); err == nil {
+		if l, err := conn.ParseLimits(text); err == nil {
 			list[i].Version = l.Version
 		}
 	}
@@ -107,7 +106,7 @@ func (s *Reader) eachStopped(ctx context.Context, do func(partition int, lane, t
 			}
 		}))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // Deleted returns the lanes of deleted endpoints that may have waiting deliveries, by
@@ -115,7 +114,7 @@ func (s *Reader) eachStopped(ctx context.Context, do func(partition int, lane, t
 func (s *Reader) Deleted(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
 	err := s.eachStopped(ctx, func(partition int, lane, text string) {
-		if h, _ := codec.ParseStopped(text); h.Mode == dispatcher.LaneDeleted {
+		if h, _ := conn.ParseStopped(text); h.Mode == dispatcher.LaneDeleted {
 			deleted[partition] = append(deleted[partition], lane)
 		}
 	})

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
@@ -31,13 +30,13 @@ const (
 // counts that every script keeps, and no delivery.
 type DeadCounts struct {
 	conn   *conn.Client
-	sealer *cursor.Sealer
+	sealer *conn.Sealer
 	most   int // limit of groups that a page sorts
 }
 
 // NewDeadCounts returns DeadCounts. A page sorts at most `most` groups; 0: mostGroups.
 func NewDeadCounts(c *conn.Client, most int) *DeadCounts {
-	return &DeadCounts{conn: c, sealer: cursor.New(c), most: cmp.Or(most, mostGroups)}
+	return &DeadCounts{conn: c, sealer: conn.NewSealer(c), most: cmp.Or(most, mostGroups)}
 }
 
 // Page returns the matching groups, the largest first. It fills in the name of a lane if it is

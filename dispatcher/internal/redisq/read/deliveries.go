@@ -9,9 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
@@ -19,13 +17,13 @@ import (
 type Options struct {
 	Conn    *conn.Client
 	Scripts Scripts
-	Sealer  *cursor.Sealer
+	Sealer  *conn.Sealer
 	Lanes   *lanes.Reader
 	Log     *attempts.Reader
 	Shelf   *shelf.Reader
 	Keep    dispatcher.Keep // Stats compares with it to report the retention
 
-	Heard  func(partitions.Hint)                               // receives the hints of Upcoming
+	Heard  func(conn.Hint)                                     // receives the hints of Upcoming
 	Info   func(context.Context) (dispatcher.StoreInfo, error) // reads the state of the store, for Stats
 	Logger *slog.Logger
 }
@@ -34,13 +32,13 @@ type Options struct {
 type Deliveries struct {
 	conn    *conn.Client
 	scripts Scripts
-	sealer  *cursor.Sealer
+	sealer  *conn.Sealer
 	lanes   *lanes.Reader
 	proofs  *attempts.Reader
 	shelf   *shelf.Reader
 	dead    *DeadCounts
 	keep    dispatcher.Keep
-	heard   func(partitions.Hint)
+	heard   func(conn.Hint)
 	info    func(context.Context) (dispatcher.StoreInfo, error)
 	log     *slog.Logger
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
@@ -29,7 +28,7 @@ func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
 		return dispatcher.Delivery{}, false
 	}
-	m, err := codec.DecodeRecord(id.Message, e.Head)
+	m, err := conn.DecodeRecord(id.Message, e.Head)
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.Time, waitsFor: e.WaitsFor, progress: e.Progress}
 	if e.Newest != "" {
 		f.history = []string{e.Newest}
@@ -37,7 +36,7 @@ func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
 	d := f.delivery(m, id.Message)
 	d.History = nil
 	if err != nil {
-		d.LastError = codec.ErrRecord.Error()
+		d.LastError = conn.ErrRecord.Error()
 	}
 	return d, true
 }
@@ -51,7 +50,7 @@ func DecodeEnded(e EndedEntry) (dispatcher.Delivery, bool) {
 	}
 	var m *dispatcher.Message
 	if e.Head != "" {
-		m, _ = codec.DecodeRecord(id.Message, e.Head) // unreadable values are left out
+		m, _ = conn.DecodeRecord(id.Message, e.Head) // unreadable values are left out
 	}
 	f := knownDelivery{lane: string(id.Lane), status: string(e.Status), at: e.At, progress: e.Progress}
 	if e.Newest != "" {
@@ -73,7 +72,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.Topic, d.Tenant, d.Subject, d.URL, d.Created = m.Topic, m.Tenant, m.Subject, m.URL, m.CreatedAt
 		d.MaxAttempts, d.Ladder = m.MaxAttempts, m.Ladder
 	}
-	p, _ := codec.ParseProgress(f.progress) // a malformed text counts as none, also in the scripts
+	p, _ := conn.ParseProgress(f.progress) // a malformed text counts as none, also in the scripts
 	d.Climbed, d.LadderFrom = p.Climbed(), p.Base+1
 	d.Attempts, d.LastStatus = p.Attempts, p.Status
 	word, number, _ := strings.Cut(f.waitsFor, " ")
@@ -102,7 +101,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		}
 	}
 	for i := len(f.history) - 1; i >= 0; i-- {
-		if attempt, err := codec.ParseAttempt(f.history[i]); err == nil {
+		if attempt, err := conn.ParseAttempt(f.history[i]); err == nil {
 			d.History = append(d.History, attempt)
 		}
 	}
@@ -118,7 +117,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 		d.LastError = fmt.Sprintf("the last %d instances that held it died before they had an answer", p.Deaths)
 	}
 	if m == nil {
-		d.LastError = codec.ErrRecord.Error()
+		d.LastError = conn.ErrRecord.Error()
 	}
 	return d
 }
@@ -127,7 +126,7 @@ func (f knownDelivery) delivery(m *dispatcher.Message, id string) dispatcher.Del
 // :progress. The part of its end below a ms is that status, if it is not 200.
 func firstStatus(end time.Time) int {
 	status := end.Nanosecond() / int(time.Microsecond) % 1000
-	if status < codec.LeastPlain || status > codec.MostPlain {
+	if status < conn.LeastPlain || status > conn.MostPlain {
 		return 200
 	}
 	return status
@@ -149,7 +148,7 @@ func withoutStatus(d *dispatcher.Delivery) {
 // order of time, if the history does not have it. A first attempt that succeeded is not kept.
 // Its result may be reported late: after its lease was lost, and another instance failed with
 // the same attempt number.
-func withSuccess(history []dispatcher.Attempt, p codec.Progress) []dispatcher.Attempt {
+func withSuccess(history []dispatcher.Attempt, p conn.Progress) []dispatcher.Attempt {
 	if slices.ContainsFunc(history, func(a dispatcher.Attempt) bool {
 		return a.Number == p.Number && a.Verdict == dispatcher.Delivered
 	}) {

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -40,7 +39,7 @@ func (s *Deliveries) Instances(ctx context.Context, limit int, after string) (li
 		return nil, "", err
 	}
 	for _, name := range there.Val() {
-		one := dispatcher.InstanceState{Name: name, Instance: codec.ParseInstance(about.Val()[name])}
+		one := dispatcher.InstanceState{Name: name, Instance: conn.ParseInstance(about.Val()[name])}
 		if after == "" || compareInstances(one, last.state()) > 0 {
 			list = append(list, one)
 		}

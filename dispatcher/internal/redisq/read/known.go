@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -93,7 +92,7 @@ func (s *Deliveries) Kept(ctx context.Context, batch []dispatcher.Entry) ([]*dis
 				if len(record) <= dispatcher.DigestSize || record[:dispatcher.DigestSize] == string(e.Digest[:]) || kept[from+k] != nil {
 					continue
 				}
-				kept[from+k], _ = codec.DecodeRecord(e.Message.ID, record) // an unreadable record counts as none
+				kept[from+k], _ = conn.DecodeRecord(e.Message.ID, record) // an unreadable record counts as none
 			}
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
@@ -276,12 +275,12 @@ func (l *lister) readListed(a *conn.Reply) (listed, error) {
 	if !ok || head == "" { // a malformed name from a person must not stop the list
 		return e, nil
 	}
-	m, err := codec.DecodeRecord(id.Message, head)
+	m, err := conn.DecodeRecord(id.Message, head)
 	f.lane = string(id.Lane)
 	e.delivery = f.delivery(m, id.Message)
 	e.delivery.History = nil
 	if err != nil {
-		e.delivery.LastError = codec.ErrRecord.Error()
+		e.delivery.LastError = conn.ErrRecord.Error()
 	}
 	return e, nil
 }

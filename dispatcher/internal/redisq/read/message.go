@@ -9,9 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Limits of one reply of look: the number of deliveries, and the bytes of all replies of a
@@ -80,7 +78,7 @@ func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageVie
 			return out, fmt.Errorf("message %s: %w", id, err)
 		}
 	}
-	return out, partitions.Join(errs...)
+	return out, conn.JoinErrors(errs...)
 }
 
 // prove adds the last attempt, with the log's evidence, to each delivery that was delivered.
@@ -156,7 +154,7 @@ func (s *Deliveries) readMore(ctx context.Context, names []any, id string, todo 
 		if first {
 			var err error
 			l.found = true
-			if l.message, err = codec.DecodeRecord(id, record); err != nil {
+			if l.message, err = conn.DecodeRecord(id, record); err != nil {
 				s.log.Error("message can't be read", "message_id", id, "err", err)
 				l.message = nil
 			}

@@ -3,7 +3,7 @@ package read
 import (
 	_ "embed" // the scripts
 
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 //go:embed lua/look.lua
@@ -29,25 +29,25 @@ var upcomingSrc string
 
 // Scripts are the scripts that query messages and deliveries.
 type Scripts struct {
-	Look, Stand, Digests, List, ReadyLanes, Ended, Upcoming script.Script
+	Look, Stand, Digests, List, ReadyLanes, Ended, Upcoming conn.Script
 }
 
 // NewScripts returns the scripts. If given is set, they use the test's clock instead of the
 // clock of Redis.
 func NewScripts(given bool) Scripts {
-	make := func(name string, parts ...string) script.Script { return script.Make(given, name, parts...) }
+	make := func(name string, parts ...string) conn.Script { return conn.MakeScript(given, name, parts...) }
 	return Scripts{
-		Look:       make("look", script.Read, lookSrc),
-		Stand:      make("stand", script.Read, standSrc),
+		Look:       make("look", conn.PartRead, lookSrc),
+		Stand:      make("stand", conn.PartRead, standSrc),
 		Digests:    make("digests", digestsSrc),
-		List:       make("list", script.Read, script.Server, listSrc),
-		ReadyLanes: make("ready_lanes", script.Read, script.Server, readyLanesSrc),
-		Ended:      make("ended", script.Read, endedSrc),
+		List:       make("list", conn.PartRead, conn.PartServer, listSrc),
+		ReadyLanes: make("ready_lanes", conn.PartRead, conn.PartServer, readyLanesSrc),
+		Ended:      make("ended", conn.PartRead, endedSrc),
 		Upcoming:   make("upcoming", upcomingSrc),
 	}
 }
 
 // All returns all scripts.
-func (c *Scripts) All() []script.Script {
-	return []script.Script{c.Look, c.Stand, c.Digests, c.List, c.ReadyLanes, c.Ended, c.Upcoming}
+func (c *Scripts) All() []conn.Script {
+	return []conn.Script{c.Look, c.Stand, c.Digests, c.List, c.ReadyLanes, c.Ended, c.Upcoming}
 }

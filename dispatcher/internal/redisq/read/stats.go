@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Stats returns the counts of all partitions. If some partitions fail, it returns their error
@@ -25,12 +24,12 @@ func (s *Deliveries) Stats(ctx context.Context) (dispatcher.Stats, error) {
 	known, err := s.countsOf(ctx, &st)
 	var deadErr error
 	if st.Dead, st.Partial, deadErr = s.dead.ByReason(ctx); deadErr != nil {
-		err = partitions.Join(err, deadErr)
+		err = conn.JoinErrors(err, deadErr)
 	}
-	err = partitions.Join(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
+	err = conn.JoinErrors(err, s.retentionOf(ctx, &st), s.lanesOf(ctx, &st, known))
 	var storeErr error
 	st.Store, storeErr = s.info(ctx)
-	return st, partitions.Join(err, storeErr)
+	return st, conn.JoinErrors(err, storeErr)
 }
 
 // counted has the counts of one partition.
@@ -71,7 +70,7 @@ func (s *Deliveries) countsOf(ctx context.Context, st *dispatcher.Stats) (known 
 			known += all[e.Partition].known.Val()
 		}
 	}
-	return known, partitions.Join(errs...)
+	return known, conn.JoinErrors(errs...)
 }
 
 // add adds the counts of one partition.
@@ -123,7 +122,7 @@ func (s *Deliveries) lanesOf(ctx context.Context, st *dispatcher.Stats, known in
 	found, busyErr := s.lanes.Busiest(ctx)
 	oldest(found.Oldest)
 	found.AddTo(st, known)
-	return partitions.Join(err, busyErr, s.lanes.AddTop(ctx, found, st))
+	return conn.JoinErrors(err, busyErr, s.lanes.AddTop(ctx, found, st))
 }
 
 // retentionOf adds the current retention of complete finished deliveries. A full partition
@@ -162,7 +161,7 @@ func (s *Deliveries) retentionOf(ctx context.Context, st *dispatcher.Stats) erro
 				}
 			}
 		}
-		if size >= int64(partitions.Share(s.keep.FinishedMax, s.conn.Partitions())) {
+		if size >= int64(conn.ShareOf(s.keep.FinishedMax, s.conn.Partitions())) {
 			st.Retention = min(st.Retention, max(e.Now.Sub(oldest), time.Duration(0)))
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // upcomingMost is the number of waiting lanes, and of deliveries, that are checked in a
@@ -29,7 +28,7 @@ func (s *Deliveries) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) 
 		}
 		errs = append(errs, s.conn.InPartition(a.Partition, a.Err))
 	}
-	err := partitions.Join(errs...)
+	err := conn.JoinErrors(errs...)
 	if err == nil { // a delivery in an emptied partition may be due sooner
 		err = s.conn.LostOf(nil)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -312,7 +312,7 @@ func All(s *Raw) []int { return s.Conn().All() }
 // apart. Sealed header values stay sealed.
 func Unarchive(tb testing.TB, id string, head, body []byte) *dispatcher.Message {
 	tb.Helper()
-	m, err := codec.DecodeRecord(id, string(head))
+	m, err := conn.DecodeRecord(id, string(head))
 	require.NoError(tb, err)
 	if body != nil {
 		m.Body, m.Apart = body, nil

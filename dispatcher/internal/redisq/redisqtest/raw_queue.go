@@ -10,7 +10,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
 // Raw is a Store for tests. The test sets the partitions that a call queries. The
@@ -29,7 +29,7 @@ func OpenRaw(ctx context.Context, o redisq.Options) (*Raw, error) {
 		return nil, err
 	}
 	r := &Raw{Whole: WholeOf(s)}
-	s.OnAnswer(func(h partitions.Hint) {
+	s.OnAnswer(func(h conn.Hint) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.hints = append(r.hints, hintOf(h))
@@ -47,11 +47,11 @@ func (r *Raw) heard() []Hint {
 }
 
 // Hint is the work of a partition, as a reply reports it to the store.
-type Hint = partitions.Hint
+type Hint = conn.Hint
 
 // hintOf returns a hint without the time of its query, because a case can't
 // know the time.
-func hintOf(h partitions.Hint) Hint {
+func hintOf(h conn.Hint) Hint {
 	h.Sent = time.Time{}
 	return h
 }
@@ -69,7 +69,7 @@ type Subscriber struct {
 	OnHint func(Hint)
 }
 
-func hintsOf(list []partitions.Hint) (hints []Hint) {
+func hintsOf(list []conn.Hint) (hints []Hint) {
 	for _, h := range list {
 		hints = append(hints, hintOf(h))
 	}
@@ -131,7 +131,7 @@ func resultsOf(settled []dispatcher.Settled) ([]dispatcher.SettleResult, error) 
 			errs = append(errs, s.Err)
 		}
 	}
-	return results, partitions.Join(errs...)
+	return results, conn.JoinErrors(errs...)
 }
 
 func (r *Raw) Reap(ctx context.Context, by, dead string) (int, []Hint, error) {
@@ -198,7 +198,7 @@ func (r *Raw) Watch(ctx context.Context, by string, to Subscriber) error {
 	if to.OnHint == nil {
 		to.OnHint = func(Hint) {}
 	}
-	return r.WatchHints(ctx, by, to.Subscriber, func(h partitions.Hint) { to.OnHint(hintOf(h)) })
+	return r.WatchHints(ctx, by, to.Subscriber, func(h conn.Hint) { to.OnHint(hintOf(h)) })
 }
 
 func (r *Raw) StoppedLanesIn(ctx context.Context, partition int, cursor string) ([]dispatcher.StoppedLane, string, error) {

@@ -11,10 +11,8 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
 )
 
 // Limits of one call of the scripts. They limit the ids of ended deliveries, the deliveries to put
@@ -50,7 +48,7 @@ func (t *Target) PutKnown(ctx context.Context, known []archive.Known) error {
 		}
 		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // Put puts unfinished deliveries back in their order.
@@ -126,11 +124,11 @@ func (t *Target) putAll(ctx context.Context, list []delivery) ([]archive.Put, er
 // add adds a delivery to the last share of its partition, or to a new share. It skips a delivery
 // whose record can't be read.
 func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []*share {
-	m, err := codec.DecodeRecord(d.ID.Message, string(d.Head))
+	m, err := conn.DecodeRecord(d.ID.Message, string(d.Head))
 	if err != nil || len(m.Body) > 0 || m.Apart != nil && len(d.Body) != m.Apart.Size {
 		return of
 	}
-	record, apart := codec.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
+	record, apart := conn.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
 	tried, status := history(d.History, m.URL)
 	if m.Apart == nil {
 		record = append(record, d.Body...)
@@ -145,7 +143,7 @@ func (t *Target) add(ctx context.Context, of []*share, n, i int, d *delivery) []
 	s.Args = append(s.Args, string(d.ID.Lane), d.ID.Message, record, conn.ToMillis(d.Due), d.Attempts, d.Base, d.Beside,
 		conn.ToMillis(d.Asked), cmp.Or(d.status, status), d.reason, d.ended, tried)
 	if apart > 0 {
-		field, before, tag, now := codec.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n), t.store.Now()
+		field, before, tag, now := conn.BodyField(d.ID.Message, m.Apart.Digest), s.Fill, t.conn.Tag(n), t.store.Now()
 		s.Fill = func(p redis.Pipeliner) {
 			if before != nil {
 				before(p)
@@ -175,7 +173,7 @@ func history(newest []archive.Event, url string) (packed string, status int) {
 		if n == 0 {
 			status = a.Status
 		}
-		entry := codec.AttemptEntry(&a, n < withExcerpt)
+		entry := conn.AttemptEntry(&a, n < withExcerpt)
 		b.WriteString(strconv.Itoa(len(entry)) + " " + entry)
 		n++
 	}
@@ -205,5 +203,5 @@ func (t *Target) send(ctx context.Context, calls []conn.Call, shares []*share, p
 		}
 		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }

@@ -11,12 +11,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/codec"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/partitions"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/restore_hold.lua
@@ -34,7 +31,7 @@ type Target struct {
 	conn             *conn.Client
 	by               string
 	loss             *dispatcher.Emptied // nil: no data are recorded as lost
-	hold, known, put script.Script
+	hold, known, put conn.Script
 }
 
 var _ archive.Target = (*Target)(nil)
@@ -44,9 +41,9 @@ func New(s *redisq.Store, by string) *Target {
 	test := s.Conn().TestClock()
 	return &Target{
 		store: s, conn: s.Conn(), by: by,
-		hold:  script.Make(test, "restore_hold", holdSrc),
-		known: script.Make(test, "restore_known", knownSrc),
-		put:   script.Make(test, "restore_put", script.Order, script.Expiry, script.Named, putSrc),
+		hold:  conn.MakeScript(test, "restore_hold", holdSrc),
+		known: conn.MakeScript(test, "restore_known", knownSrc),
+		put:   conn.MakeScript(test, "restore_put", conn.PartOrder, conn.PartExpiry, conn.PartNamed, putSrc),
 	}
 }
 
@@ -117,7 +114,7 @@ func (t *Target) everywhere(ctx context.Context, begin int) error {
 	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: calls}) {
 		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
 	}
-	return partitions.Join(errs...)
+	return conn.JoinErrors(errs...)
 }
 
 // PutEndpoints puts back endpoints, the limits of their lanes, and the paused lanes.
@@ -214,5 +211,5 @@ func (t *Target) OpensEndpoint(e *archive.Endpoint) bool {
 
 // Opens reports whether the store has the key of the headers of a delivery's message.
 func (t *Target) Opens(o *archive.Open) bool {
-	return !errors.Is(codec.CheckHeaders(o.ID.Message, string(o.Head), t.store.Endpoints.Box()), dispatcher.ErrSealed)
+	return !errors.Is(conn.CheckHeaders(o.ID.Message, string(o.Head), t.store.Endpoints.Box()), dispatcher.ErrSealed)
 }

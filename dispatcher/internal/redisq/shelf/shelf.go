@@ -26,9 +26,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/cursor"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/script"
 )
 
 //go:embed lua/shelf.lua
@@ -78,17 +76,17 @@ type Options struct {
 	// Decode makes a delivery from an entry. It reports false if the entry
 	// can't be read.
 	Decode func(Entry) (dispatcher.Delivery, bool)
-	Sealer *cursor.Sealer
+	Sealer *conn.Sealer
 }
 
 // Reader reads the lists.
 type Reader struct {
 	o      Options
 	conn   *conn.Client
-	script script.Script
-	sealer *cursor.Sealer
+	script conn.Script
+	sealer *conn.Sealer
 
-	subjects script.Script
+	subjects conn.Script
 }
 
 // NewReader returns a Reader.
@@ -96,7 +94,7 @@ func NewReader(o Options) *Reader {
 	test := o.Conn.TestClock()
 	return &Reader{
 		o: o, conn: o.Conn, sealer: o.Sealer,
-		script: script.Make(test, "shelf", script.Read, shelfSrc), subjects: script.Make(test, "subjects", subjectsSrc),
+		script: conn.MakeScript(test, "shelf", conn.PartRead, shelfSrc), subjects: conn.MakeScript(test, "subjects", subjectsSrc),
 	}
 }
 

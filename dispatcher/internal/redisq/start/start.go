@@ -20,7 +20,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/probe"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -125,7 +124,7 @@ func judge(info dispatcher.StoreInfo) error {
 	for _, c := range info.Checks {
 		if c.Needed && c.Holds == dispatcher.No {
 			err := errors.New(c.Detail)
-			if c.Name == probe.CheckRights {
+			if c.Name == conn.CheckRights {
 				err = fmt.Errorf("%w: %s", conn.ErrSettings, c.Detail)
 			}
 			errs = append(errs, err)

@@ -1,0 +1,131 @@
+package conn_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+)
+
+// claimable are the partitions that a large claim with free permits asks.
+func claimable(s *conn.PartitionSet, free int) []int { return s.ToClaim(1<<20, free) }
+
+func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+		s := conn.NewPartitionSet(2, 1024)
+		require.Empty(t, claimable(s, 1024))
+
+		s.Answered(conn.Hint{Partition: 1, Now: at(10), Due: at(60), Weight: 8})
+		require.Equal(t, []int{1}, claimable(s, 5))
+		require.Empty(t, claimable(s, 4), "the lane is as heavy as what is free")
+
+		s.Answered(conn.Hint{Partition: 1, Now: at(5), Weight: -1})
+		require.Equal(t, []int{1}, claimable(s, 5), "an older answer that knows of nothing")
+		_, wait := s.Due()
+		require.Equal(t, 50*time.Millisecond, wait)
+
+		s.Answered(conn.Hint{Partition: 1, Now: at(6), Due: at(500), Weight: 18})
+		require.Equal(t, []int{1}, claimable(s, 5), "an older answer that knows less")
+		_, wait = s.Due()
+		require.Equal(t, 50*time.Millisecond, wait)
+
+		s.Answered(conn.Hint{Partition: 1, Now: at(7), Due: at(27), Weight: 4})
+		require.Equal(t, []int{1}, claimable(s, 3), "an older answer that knows of more")
+		_, wait = s.Due()
+		require.Equal(t, 20*time.Millisecond, wait)
+
+		s.Answered(conn.Hint{Partition: 1, Now: at(11), Weight: -1})
+		require.Empty(t, claimable(s, 1024), "a newer one is believed")
+		_, wait = s.Due()
+		require.Negative(t, wait)
+	})
+}
+
+// A lane weighs its part of all instances' permits, and is compared with the
+// same part of this one's.
+func TestAnInstanceClaimsByItsPartOfAllPermits(t *testing.T) {
+	for _, c := range []struct {
+		weight, free, permits int
+		may                   bool
+		why                   string
+	}{
+		{128, 64, 1024, false, ""},
+		{128, 65, 1024, true, ""},
+		{128, 1, 16, false, ""},
+		{128, 2, 16, true, ""},
+		{128, 1, 1, true, "one that holds nothing takes any"},
+		{128, 0, 0, false, "one that only accepts takes none"},
+		{0, 1, 1 << 20, true, "of very many permits the last one weighs something still"},
+	} {
+		s := conn.NewPartitionSet(1, c.permits)
+		s.Answered(conn.Hint{Now: time.Now(), Weight: c.weight})
+		require.Equal(t, c.may, len(claimable(s, c.free)) == 1, "%+v", c)
+		some, waiting := s.Claimable(c.free)
+		require.Equal(t, c.may, some == 1, "%+v", c)
+		require.True(t, waiting)
+	}
+}
+
+func TestDuesAreThosePartitionsWhoseTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		skewed := time.Now().Add(-time.Hour) // the queue's clock is behind the host's
+		s := conn.NewPartitionSet(3, 1024)
+		for n, wait := range []time.Duration{time.Second, 2 * time.Second, 0} {
+			h := conn.Hint{Partition: n, Now: skewed, Weight: -1}
+			if wait > 0 {
+				h.Due = skewed.Add(wait)
+			}
+			s.Answered(h)
+		}
+		due, wait := s.Due()
+		require.Empty(t, due)
+		require.Equal(t, time.Second, wait)
+		time.Sleep(time.Second)
+		due, wait = s.Due()
+		require.Equal(t, []int{0}, due)
+		require.Equal(t, time.Second, wait)
+		require.Equal(t, skewed.Add(time.Second), s.Now())
+	})
+}
+
+func TestAStallEndsWithMorePermitsOrNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		s := conn.NewPartitionSet(1, 1024)
+		heavy := conn.Hint{Now: now, Weight: 3}
+		s.Answered(heavy)
+		s.Stalled(16, heavy)
+		require.Empty(t, claimable(s, 16))
+		require.Equal(t, []int{0}, claimable(s, 17))
+		s.Stalled(1024, heavy)
+		require.Empty(t, claimable(s, 1024), "also where nothing is held: what is not settled counts in the queue")
+		s.Answered(conn.Hint{Now: now.Add(1), Weight: 3})
+		require.Equal(t, []int{0}, claimable(s, 16))
+		s.Stalled(16, heavy)
+		require.Equal(t, []int{0}, claimable(s, 16), "what was heard since the claim stands")
+	})
+}
+
+func BenchmarkAnswered(b *testing.B) {
+	b.ReportAllocs()
+	s := conn.NewPartitionSet(128, 1024)
+	h := conn.Hint{Now: time.Now(), Weight: 3}
+	for i := range b.N {
+		h.Partition, h.Now = i%128, h.Now.Add(time.Microsecond)
+		s.Answered(h)
+	}
+}
+
+// Where each partition may have a node of its own, only those without memory are
+// emptied; where all share one memory, any helps.
+func TestMemoryIsSoughtWhereItIsMissing(t *testing.T) {
+	s := conn.NewPartitionSet(3, 1024)
+	s.Full(0, true)
+	require.Equal(t, []int{0}, s.ToEmpty(true))
+	require.Equal(t, []int{0, 1, 2}, s.ToEmpty(false))
+}

@@ -1,0 +1,164 @@
+package conn
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// parts embeds the shared parts. The header of each part describes its purpose and the parts that
+// it needs.
+//
+//go:embed lua/*.lua
+var parts embed.FS
+
+// part returns the joined texts of some shared parts.
+func part(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := parts.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the binary has no such part
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// The shared parts. A part may only need parts above it.
+var (
+	PartCommon     = part("common")                                                                                     // the names, the clock and the records: before each script of MakeScript
+	ahead          = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // after PartCommon in each script of MakeScript
+	PartPosition   = part("position")                                                                                   // the order of the entries of :attempts
+	PartServer     = part("server")                                                                                     // the process that runs a script
+	PartRead       = part("read")                                                                                       // the place of a delivery
+	PartNamed      = part("named")                                                                                      // messages sent for only some of their lanes
+	PartCut        = part("cut")                                                                                        // removal of ended deliveries
+	PartOrder      = part("ends", "order")                                                                              // the end of deliveries, and the choice of the next one
+	PartLeaseReady = part("lease_ready")                                                                                // leases from ready lists, after PartOrder
+	PartOutcome    = part("outcome", "verdict")                                                                         // the changes that settle makes for the outcome of an attempt, after PartOrder
+	PartTaken      = part("taken")                                                                                      // leases of consumers, after PartOrder
+	PartReach      = part("reach")                                                                                      // deliveries in the middle of a ready list, after PartOrder
+	PartExpiry     = part("expiry")                                                                                     // the end of deliveries whose message expires, after PartOrder, and in move after PartReach
+	PartJob        = part("job")                                                                                        // the counts of jobs
+)
+
+// Script is one change of state. Redis knows it by the SHA-1 of its text.
+type Script struct {
+	Name string // the name of the change, for errors
+	Text string
+	SHA  string
+}
+
+// NewScript returns a script without shared parts.
+func NewScript(name, text string) Script {
+	sum := sha1.Sum([]byte(text))
+	return Script{Name: name, Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+// A test's clock also sets the ids of the entries of :attempts. If the clock steps back, the ids
+// continue from the last entry, even if that entry was trimmed.
+const (
+	realID = "'XADD', ATTEMPTS, '*'"
+	testID = "'XADD', ATTEMPTS, (function()\n" +
+		"  local last = redis.pcall('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)\n" +
+		"  local id, info = last[1] and last[1][1], last[1] and {} or redis.pcall('XINFO', 'STREAM', ATTEMPTS)\n" +
+		"  for i = 1, #info, 2 do if info[i] == 'last-generated-id' then id = info[i + 1] end end\n" +
+		"  local ms = id and tonumber(match(id, '^%d+')) or 0\n" +
+		"  return num(math.max(ms, now)) .. '-*'\n" +
+		"end)()"
+)
+
+const (
+	realClock = "local clock = call('TIME')\n"
+	testClock = "local given = call('GET', tag .. '" + keys.Clock + "')\n" +
+		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
+)
+
+// HomeScript returns a script on the project's own keys, which share no names with the keys of a
+// partition. The first part may read the clock, as common.lua does.
+func HomeScript(ofTest bool, name string, parts ...string) Script {
+	text := strings.Join(parts, "")
+	if ofTest {
+		text = strings.Replace(text, realClock, testClock, 1)
+	}
+	return NewScript(name, text)
+}
+
+// MakeScript returns a script of the given parts, after the parts that all scripts share. If ofTest is
+// set, the script reads the test's clock instead of the clock of Redis.
+func MakeScript(ofTest bool, name string, parts ...string) Script {
+	shared := PartCommon + ahead
+	if ofTest {
+		shared = strings.Replace(shared, realClock, testClock, 1)
+		shared = strings.ReplaceAll(shared, realID, testID)
+	}
+	parts = append([]string{shared}, parts...)
+	text := strings.Join(parts, "")
+	kept, ok := pruned.Load(text)
+	if !ok {
+		var pieces []piece
+		for _, part := range parts {
+			pieces = append(pieces, cut(part)...)
+		}
+		kept, _ = pruned.LoadOrStore(text, prune(pieces))
+	}
+	return Guarded(name, kept.(string))
+}
+
+// Redis checks the rights of the user at each command of a script, and rolls nothing back. So a
+// right that is taken away while instances work can tear a script in its middle: a delivery is
+// then in no list, or a lane without its turn. The checks that Redis makes at the first write only
+// (memory, disk, replicas) are met by first_write of common.lua, before anything has changed.
+//
+// To try the rights of all commands before the first write would cost each call as much as several
+// deliveries, and a check once in a while leaves a gap. The guard costs 0.8 µs of Redis' time at
+// each call (5.6 µs for an empty script instead of 4.8). A script that is torn, by a missing right
+// or by any other error, leaves the mark itself, in the partition: the key of its tag. No script
+// changes a marked partition, but those that repair, or that may be repeated. Whichever instance
+// meets the mark repairs the partition and removes it (see admin.KeepMended), so an instance may
+// die in between.
+const (
+	guardBegin = "local begun\nlocal done, answer = pcall(function()\n"
+	// The right to SET may be the one that is missing. OOM and its like come at a first write, which
+	// after first_addition is the first addition.
+	guardEnd = "end)\n" +
+		"if done then return answer end\n" +
+		"if begun == false then return redis.error_reply('TORN an error ended a script of this partition in its middle') end\n" +
+		"local text = type(answer) == 'table' and answer.err or tostring(answer)\n" +
+		"local refused = false\n" +
+		"for _, word in ipairs({ 'OOM', 'READONLY', 'MISCONF', 'NOREPLICAS' }) do refused = refused or string.find(text, word, 1, true) end\n" +
+		"if begun and not refused then\n" +
+		"  for _, mark in ipairs({ { 'SET', KEYS[1], '-' }, { 'HSET', KEYS[1], '-', '-' }, { 'ZADD', KEYS[1], '0', '-' }, { 'RPUSH', KEYS[1], '-' } }) do\n" +
+		"    local set = redis.pcall(unpack(mark))\n" +
+		"    if type(set) ~= 'table' or not set.err then break end\n" +
+		"  end\n" +
+		"  return redis.error_reply('TORN ' .. text)\n" + // the caller knows it at once, also if nothing else comes to this partition
+		"end\n" +
+		"error(answer, 0)\n"
+)
+
+// Guarded returns a script that marks its partition if an error ends it after its first write.
+func Guarded(name, text string) Script {
+	return NewScript(name, guardBegin+text+guardEnd)
+}
+
+// The results for texts that are needed again: several scripts have the same parts, and each store
+// of a process needs the same scripts.
+var (
+	pruned sync.Map // script → the same without unused parts
+	pieced sync.Map // part → its pieces
+)
+
+// cut returns the pieces of a part, which must not be changed.
+func cut(part string) []piece {
+	pieces, ok := pieced.Load(part)
+	if !ok {
+		pieces, _ = pieced.LoadOrStore(part, piecesOf(part))
+	}
+	return pieces.([]piece)
+}

@@ -1,0 +1,274 @@
+package conn
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Redis runs a script's text from its first line at each call, so each function of the shared parts
+// is created again at each call. That costs as much as half a delivery, and the functions must be
+// collected. For this reason each script gets only the functions that it uses.
+
+// piece is a function that begins at a script's left margin, or a line between two functions.
+type piece struct {
+	name  string // name of the function, empty for a line
+	text  string
+	words []string // of the text, each once
+	rare  bool     // the function has the rareMark
+}
+
+// isLine reports whether a piece is a line, except a line with names of keys: a key may be called like
+// a function.
+func (p piece) isLine() bool {
+	_, _, names := keyNames(p)
+	return p.name == "" && !names
+}
+
+// PruneScript removes comments from a script, together with unused functions and unused names of keys. If
+// a word only looks like a use of a name, the name stays, so that no necessary code is removed.
+// Constants are replaced by their numbers, because Lua has no constants and a script may have few
+// locals.
+func PruneScript(text string) string { return prune(piecesOf(text)) }
+
+// prune does the same with the pieces of a script. It comes first to the functions that the script does
+// not use, because these are two thirds of its text.
+func prune(pieces []piece) string { return nest(pruneNames(deferRare(inline(usedOf(pieces))))) }
+
+// usedOf returns the lines, and the functions that a line uses, also through other functions.
+func usedOf(all []piece) []piece {
+	used, functions := make(map[string]bool, len(all)), make(map[string][]piece, len(all))
+	var add func(p piece)
+	add = func(p piece) {
+		for _, word := range p.words {
+			if !used[word] {
+				used[word] = true
+				for _, function := range functions[word] {
+					add(function)
+				}
+			}
+		}
+	}
+	for _, p := range all {
+		if p.name != "" {
+			functions[p.name] = append(functions[p.name], p)
+		}
+	}
+	for _, p := range all {
+		if p.isLine() {
+			add(p)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p piece) bool { return p.name != "" && !used[p.name] })
+}
+
+// piecesOf splits a script. A function ends on its own line, or at an end at the margin.
+func piecesOf(text string) []piece {
+	var pieces []piece
+	open := false
+	for line := range strings.Lines(text) {
+		rare := strings.HasSuffix(line, rareMark+"\n")
+		line, _, _ = strings.Cut(line, "--")
+		line = strings.TrimRight(line, " \n")
+		last := len(pieces) - 1
+		switch after, found := strings.CutPrefix(line, "local function "); {
+		case line == "":
+		case open:
+			pieces[last].text += "\n" + line
+			open = line != "end"
+		case found:
+			name, _, _ := strings.Cut(after, "(")
+			pieces = append(pieces, piece{name: name, text: line, rare: rare})
+			open = !strings.HasSuffix(line, " end")
+		default:
+			pieces = append(pieces, piece{text: line})
+		}
+	}
+	for i, p := range pieces {
+		pieces[i].words = lineOf(p.text).words
+	}
+	return pieces
+}
+
+// lineOf returns a line as a piece.
+func lineOf(text string) piece {
+	words := slices.Sorted(wordsOf(text))
+	return piece{text: text, words: slices.Clip(slices.Compact(words))}
+}
+
+// tuned marks the line of constants that tests of the engine replace in a script's text.
+const tuned = "FIRST_WINDOW"
+
+// inline replaces names of constants by their numbers. A constant is defined by a line at the
+// margin. If the name is also a local of a function, it stays. The line that contains tuned also
+// stays.
+func inline(pieces []piece) []piece {
+	locals := map[string]int{} // how many times each name is defined
+	for _, p := range pieces {
+		for line := range strings.Lines(p.text) {
+			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
+				countWords(locals, madeBy(after))
+			}
+		}
+	}
+	values := map[string]string{}
+	rest := slices.DeleteFunc(pieces, func(p piece) bool {
+		names, numbers := constantsOf(p)
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return name == tuned || locals[name] > 1 }) {
+			return false
+		}
+		for i, name := range names {
+			values[name] = numbers[i]
+		}
+		return true
+	})
+	for i := range rest {
+		rest[i] = rest[i].replaced(values)
+	}
+	return rest
+}
+
+// madeBy returns the part of a line after its local, which has the new names.
+func madeBy(line string) string {
+	if strings.HasPrefix(line, "function ") {
+		names, _, _ := strings.Cut(line, ")")
+		return names
+	}
+	names, _, _ := strings.Cut(line, "=")
+	return names
+}
+
+// constantsOf reads a line that defines numbers with names in capitals. It returns no names for any
+// other line.
+func constantsOf(p piece) (names, numbers []string) {
+	after, found := strings.CutPrefix(p.text, "local ")
+	left, right, made := strings.Cut(after, " = ")
+	if !found || !made || p.name != "" || strings.Trim(left, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_, ") != "" || strings.Trim(right, "0123456789, ") != "" {
+		return nil, nil
+	}
+	names, numbers = strings.Split(left, ", "), strings.Split(right, ", ")
+	if len(names) != len(numbers) {
+		return nil, nil
+	}
+	return names, numbers
+}
+
+// replaced returns the piece with other words.
+func (p piece) replaced(by map[string]string) piece {
+	if slices.ContainsFunc(p.words, func(word string) bool { return by[word] != "" }) {
+		line := lineOf(replaceWords(p.text, by))
+		p.text, p.words = line.text, line.words
+	}
+	return p
+}
+
+// replaceWords replaces words of a script, except in its string literals.
+func replaceWords(text string, by map[string]string) string {
+	if len(by) == 0 {
+		return text
+	}
+	var b strings.Builder
+	copied := 0
+	for i := 0; i < len(text); {
+		end := i + 1
+		switch c := text[i]; {
+		case c == '\'' || c == '"':
+			for end < len(text) && text[end] != c {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(text))
+		case isWord(c):
+			for end < len(text) && isWord(text[end]) {
+				end++
+			}
+			if number, ok := by[text[i:end]]; ok {
+				b.WriteString(text[copied:i])
+				b.WriteString(number)
+				copied = end
+			}
+		}
+		i = end
+	}
+	b.WriteString(text[copied:])
+	return b.String()
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// pruneNames drops the names of keys that no other line uses. A name that is
+// used once is replaced by the expression that makes the key. That needs no local, and takes no
+// time in a script that does not reach the line.
+func pruneNames(pieces []piece) []piece {
+	uses, once := map[string]int{}, map[string]string{}
+	for _, p := range pieces {
+		if _, _, ok := keyNames(p); !ok {
+			countWords(uses, p.text)
+		}
+	}
+	for _, p := range pieces {
+		names, values, _ := keyNames(p)
+		for i, name := range names {
+			if uses[name] == 1 {
+				once[name] = values[i]
+			}
+		}
+	}
+	var rest []piece
+	for _, p := range pieces {
+		names, values, ok := keyNames(p)
+		if !ok {
+			rest = append(rest, p.replaced(once))
+			continue
+		}
+		for i, name := range names {
+			if uses[name] > 1 {
+				rest = append(rest, lineOf("local "+name+" = "+values[i]))
+			}
+		}
+	}
+	return rest
+}
+
+// keyNames reads a line of common.lua that defines names of keys.
+func keyNames(p piece) (names, values []string, ok bool) {
+	left, right, ok := strings.Cut(strings.TrimPrefix(p.text, "local "), " = ")
+	if !ok || p.name != "" || !strings.HasPrefix(right, "tag .. '") {
+		return nil, nil, false
+	}
+	names, values = strings.Split(left, ", "), strings.Split(right, ", ")
+	return names, values, len(names) == len(values)
+}
+
+// addWords adds the words of a piece.
+func addWords(words map[string]bool, p piece) {
+	for _, word := range p.words {
+		words[word] = true
+	}
+}
+
+// countWords adds one for each word of a text.
+func countWords(counts map[string]int, text string) {
+	for word := range wordsOf(text) {
+		counts[word]++
+	}
+}
+
+func wordsOf(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for begin := 0; begin < len(text); {
+			end := begin
+			for end < len(text) && isWord(text[end]) {
+				end++
+			}
+			if end > begin && !yield(text[begin:end]) {
+				return
+			}
+			begin = end + 1
+		}
+	}
+}

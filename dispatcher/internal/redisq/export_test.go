@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
@@ -55,7 +54,7 @@ func (r *readers) Enter(ctx context.Context, node string, size int64) (leave fun
 // ReadAllLanes makes Stats read all lanes each time, to the end, however long that
 // takes. So a slow machine changes no answer.
 func (s *Store) ReadAllLanes() {
-	s.LaneReader.Pace = lanes.Pace{Within: time.Hour, Quick: time.Hour, Old: time.Hour}
+	s.LaneReader.Pace = read.LanePace{Within: time.Hour, Quick: time.Hour, Old: time.Hour}
 }
 
 // ReadLanesWithin bounds the time for which one call of Stats reads lanes.

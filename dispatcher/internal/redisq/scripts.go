@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
@@ -71,7 +70,7 @@ type scripts struct {
 	beat, purge, take, adopt, erase, endWaits  conn.Script
 
 	read  read.Scripts
-	lanes lanes.Scripts
+	lanes read.LaneScripts
 }
 
 // all returns the scripts that are loaded into the server when a store opens. A call of a script
@@ -123,7 +122,7 @@ func makeScripts(given bool) scripts {
 		beat: conn.NewScript("beat", beatSrc),
 
 		read:  read.NewScripts(given),
-		lanes: lanes.NewScripts(given),
+		lanes: read.NewLaneScripts(given),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // settleBatch and settleBytes limit one call of the script.
@@ -30,7 +30,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	for n, list := range lists {
 		for len(list) > 0 {
 			args, size, bytes := make([]any, 0, 11*min(len(list), settleBatch)), 0, 0
-			var log attempts.Log // lines of the outcomes in :attempts
+			var log read.LogEntry // lines of the outcomes in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
 				met[batch[list[size]].ID] = true // a second outcome of a delivery must see the effect of the first

@@ -19,14 +19,11 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 )
 
@@ -73,9 +70,9 @@ func (o Options) conf(silent bool, total int) string {
 // a project.
 type Store struct {
 	Deliveries *read.Deliveries
-	LaneReader *lanes.Reader
-	Attempts   *attempts.Reader
-	Shelves    *shelf.Reader
+	LaneReader *read.LaneReader
+	Attempts   *read.LogReader
+	Shelves    *read.ShelfReader
 	Endpoints  *endpoints.Store
 	audit      *audit.Log
 	access     *access.Store
@@ -137,12 +134,12 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.sealer = conn.NewSealer(s.conn)
-	s.Attempts = attempts.NewReader(s.conn, conn.DecodeRecord)
-	s.Shelves = shelf.NewReader(shelf.Options{
+	s.Attempts = read.NewLogReader(s.conn, conn.DecodeRecord)
+	s.Shelves = read.NewShelfReader(read.ShelfOptions{
 		Conn: s.conn, Decode: read.DecodeShelved, Sealer: s.sealer,
 		Names: func(ctx context.Context) ([]any, error) { return read.InstanceNames(ctx, s.conn) },
 	})
-	s.LaneReader = lanes.New(lanes.Options{Conn: s.conn, Scripts: s.scripts.lanes, Sealer: s.sealer, FailingAfter: o.FailingAfter})
+	s.LaneReader = read.NewLaneReader(read.LaneOptions{Conn: s.conn, Scripts: s.scripts.lanes, Sealer: s.sealer, FailingAfter: o.FailingAfter})
 	s.Deliveries = read.New(read.Options{
 		Conn: s.conn, Scripts: s.scripts.read, Sealer: s.sealer, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
 		Heard: func(h conn.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,

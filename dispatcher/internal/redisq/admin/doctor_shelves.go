@@ -7,12 +7,12 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // ofTenant reports whether a list is one tenant's part of a queue.
 func ofTenant(name string) bool {
-	_, is := shelf.Lane(name)
+	_, is := read.ShelfLane(name)
 	return is
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // entriesPage is how many entries are moved at once.
@@ -44,7 +44,7 @@ func laneOf(k keys.Kind) laneFunc {
 			if keys.IsNoLane(entry) {
 				return ""
 			}
-			lane, _ := shelf.Lane(entry)
+			lane, _ := read.ShelfLane(entry)
 			return lane
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // keysBatch is how many keys are moved at once. A history may have some hundred KiB of
@@ -89,7 +89,7 @@ func owner(name string) (lane string) {
 	k, of, known := keys.Explain(name)
 	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases belong to an instance, a subject to messages
 		lane, _, _ = strings.Cut(of, ":")
-		lane, _ = shelf.Lane(lane)
+		lane, _ = read.ShelfLane(lane)
 	}
 	return lane
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // entriesAtOnce is the number of entries in one round trip: 1 MiB, because most entries have up to
@@ -99,7 +99,7 @@ func (r *passage) entry(e *redis.XMessage) {
 		return
 	}
 	r.part.Events = slices.Grow(r.part.Events, strings.Count(text(e, "l"), "\n")+1)
-	for l := range attempts.Lines(e.Values) {
+	for l := range read.LogLines(e.Values) {
 		r.lines++
 		event, ok := eventOf(&l)
 		if !ok {
@@ -162,7 +162,7 @@ func (r *passage) names(names, words string, at time.Time) {
 
 // eventOf returns the event of a line. It returns false if the line has no event, or if another
 // line has it too.
-func eventOf(l *attempts.Line) (e archive.Event, ok bool) {
+func eventOf(l *read.LogLine) (e archive.Event, ok bool) {
 	e = archive.Event{ID: l.ID, Attempt: l.Attempt, Kind: archive.Late}
 	switch l.Verdict {
 	case "d":

@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // Limits of one page. A page sorts at most mostGroups groups, because Redis takes some 15 ms
@@ -333,7 +332,7 @@ func (s *Deliveries) newestDead(ctx context.Context, groups []dispatcher.DeadGro
 				after = conn.ScoreText(at[n].score)
 			}
 			calls = append(calls, conn.Call{Partition: n, Args: []any{
-				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", shelf.Words(slices.Compact(reasons)), shelf.Words(lanes), "0", "1",
+				0, "dead", "", min(len(of), listChunk), after, at[n].name, " dead ", ShelfWords(slices.Compact(reasons)), ShelfWords(lanes), "0", "1",
 			}})
 		}
 		chunks, err := l.read(ctx, calls...)

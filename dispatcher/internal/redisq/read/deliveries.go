@@ -1,5 +1,14 @@
 // Package read queries messages and their deliveries, for people and for the engine: one
 // message, lists, counts, and the instances that attempt them. It changes nothing.
+//
+// A LaneReader queries the lanes (lanes.go): the state of each, the paused lanes, and the lanes
+// with the most work.
+//
+// A LogReader reads :attempts, the log of deliveries (log_read.go). Each attempt has one line in
+// the log, with its evidence: time, address, URL, duration and response of the receiver.
+//
+// A ShelfReader pages the lists of all deliveries of a lane (shelf.go). A delivery is in the
+// list from its acceptance until it is forgotten, in any state.
 package read
 
 import (
@@ -7,10 +16,7 @@ import (
 	"log/slog"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // Options configure Deliveries.
@@ -18,9 +24,9 @@ type Options struct {
 	Conn    *conn.Client
 	Scripts Scripts
 	Sealer  *conn.Sealer
-	Lanes   *lanes.Reader
-	Log     *attempts.Reader
-	Shelf   *shelf.Reader
+	Lanes   *LaneReader
+	Log     *LogReader
+	Shelf   *ShelfReader
 	Keep    dispatcher.Keep // Stats compares with it to report the retention
 
 	Heard  func(conn.Hint)                                     // receives the hints of Upcoming
@@ -33,9 +39,9 @@ type Deliveries struct {
 	conn    *conn.Client
 	scripts Scripts
 	sealer  *conn.Sealer
-	lanes   *lanes.Reader
-	proofs  *attempts.Reader
-	shelf   *shelf.Reader
+	lanes   *LaneReader
+	proofs  *LogReader
+	shelf   *ShelfReader
 	dead    *DeadCounts
 	keep    dispatcher.Keep
 	heard   func(conn.Hint)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // knownDelivery has the values of one delivery, as the scripts return them.
@@ -23,7 +22,7 @@ type knownDelivery struct {
 
 // DecodeShelved returns a delivery from a lane's list of all its deliveries, without its
 // history. It returns false for the name of no delivery, and if the message is gone.
-func DecodeShelved(e shelf.Entry) (dispatcher.Delivery, bool) {
+func DecodeShelved(e ShelfEntry) (dispatcher.Delivery, bool) {
 	id := e.ID
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
 		return dispatcher.Delivery{}, false

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // Limits of one page. A script reads the number of records that the page still needs, but at
@@ -79,13 +78,13 @@ func (s *Deliveries) listOf(ctx context.Context, f dispatcher.Filter) (dispatche
 		return s.list(ctx, f, f.Lanes)
 	}
 	shelves, err := s.shelf.Shelves(ctx, f.Tenants)
-	if err != nil && !errors.Is(err, shelf.ErrMore) {
+	if err != nil && !errors.Is(err, ErrMore) {
 		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
 	}
 	var lanes []dispatcher.Lane
 	for _, names := range shelves {
 		for _, name := range names {
-			lane, _ := shelf.Lane(name)
+			lane, _ := ShelfLane(name)
 			lanes = append(lanes, dispatcher.Lane(lane))
 		}
 	}
@@ -120,7 +119,7 @@ func (s *Deliveries) list(ctx context.Context, f dispatcher.Filter, lanes []disp
 		}
 		if next != nil {
 			l.page.Reached, next.began = next.place(), l.began
-			l.page.Next, err = s.sealer.Seal(ctx, shelf.ListOf(f), next.text())
+			l.page.Next, err = s.sealer.Seal(ctx, ShelfListOf(f), next.text())
 			return l.page, err
 		}
 	}
@@ -148,7 +147,7 @@ func newLister(s *Deliveries, f dispatcher.Filter, names []any, of []dispatcher.
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
 	l := &lister{s: s, f: f, of: of, names: names, limit: cmp.Or(f.Limit, 50)}
-	l.statuses, l.reasons, l.lanes = shelf.Words(f.Statuses), shelf.Words(f.Reasons), shelf.Words(of)
+	l.statuses, l.reasons, l.lanes = ShelfWords(f.Statuses), ShelfWords(f.Reasons), ShelfWords(of)
 	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
 	return l
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // listCursor is the end of a page: the section, and the score and name of the last entry that
@@ -116,7 +115,7 @@ func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listC
 		return at, nil
 	}
 	var sealed json.RawMessage
-	if err = s.sealer.Open(ctx, shelf.ListOf(*f), f.Cursor, &sealed); err == nil {
+	if err = s.sealer.Open(ctx, ShelfListOf(*f), f.Cursor, &sealed); err == nil {
 		at, err = placeOrCursor(f, sealed)
 	}
 	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= s.conn.Partitions()) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // shelved reads a page of a list of some lanes, tenants or subjects, from their index. If the
@@ -24,14 +23,14 @@ func (s *Deliveries) shelved(ctx context.Context, f dispatcher.Filter) (page dis
 	}
 	if f.Order != dispatcher.OrderAccepted {
 		var whole bool
-		if page, whole, err = s.shelf.Whole(ctx, f, at.anyPlace()); whole || err != nil && !errors.Is(err, shelf.ErrMore) {
+		if page, whole, err = s.shelf.Whole(ctx, f, at.anyPlace()); whole || err != nil && !errors.Is(err, ErrMore) {
 			return page, err
 		}
 		return s.listOf(ctx, f)
 	}
 	page, err = s.shelf.Accepted(ctx, f)
 	switch {
-	case !errors.Is(err, shelf.ErrMore):
+	case !errors.Is(err, ErrMore):
 		return page, err
 	case f.Cursor != "" || f.From != nil:
 		return page, fmt.Errorf("%w: %w", dispatcher.ErrCursor, err)

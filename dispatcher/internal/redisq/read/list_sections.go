@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // sectionsOf returns the sections of a list, in order.
@@ -62,7 +61,7 @@ func (l *lister) due(ctx context.Context, at listCursor) (*listCursor, error) {
 	}
 	var from []*source
 	for n, lanes := range deleted {
-		from = append(from, &source{partition: n, index: "due", lanes: shelf.Words(lanes), more: true})
+		from = append(from, &source{partition: n, index: "due", lanes: ShelfWords(lanes), more: true})
 	}
 	return l.merge(ctx, at, from)
 }

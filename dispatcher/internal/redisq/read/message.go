@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -85,7 +84,7 @@ func (s *Deliveries) Read(ctx context.Context, id string) (dispatcher.MessageVie
 // If a delivery was sent again, it adds the first success. The history has these attempts
 // without evidence, or not at all.
 func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error {
-	var asked []attempts.Success
+	var asked []LogSuccess
 	var of []*dispatcher.Delivery
 	for i := range v.Deliveries {
 		d := &v.Deliveries[i]
@@ -100,7 +99,7 @@ func (s *Deliveries) prove(ctx context.Context, v *dispatcher.MessageView) error
 			if at.IsZero() {
 				continue // only marked as delivered yet
 			}
-			asked = append(asked, attempts.Success{ID: d.ID, Partition: s.conn.PartitionOf(d.ID.Lane), Ended: at})
+			asked = append(asked, LogSuccess{ID: d.ID, Partition: s.conn.PartitionOf(d.ID.Lane), Ended: at})
 			of = append(of, d)
 		}
 	}

@@ -5,20 +5,17 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/lanes"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // These types have other names here. An embedded Store would hide its method
 // Store, and several types have the name Reader.
 type (
 	changes       = redisq.Store
-	laneReader    = lanes.Reader
-	logReader     = attempts.Reader
-	shelfReader   = shelf.Reader
+	laneReader    = read.LaneReader
+	logReader     = read.LogReader
+	shelfReader   = read.ShelfReader
 	endpointStore = endpoints.Store
 )
 

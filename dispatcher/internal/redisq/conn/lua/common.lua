@@ -93,7 +93,7 @@
 --   :fenced          zset  instances declared dead by when
 --   :attempts        stream attempts and ends, a line each: delivery, verdict, status, took ms, number, reason. l: the lines.
 --                          Of settle there is an entry for each 64 lines, with two fields more: c, a digit for each line, the
---                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package attempts); n
+--                          answer of settle to it; e, the evidence of the attempts, which only Go reads (package read); n
 --                          where some are due again: when in ms, of each line with the verdict r and the digit 1; and j where
 --                          jobs sent some: "<lines before> <lines> <number of the job>" for each run of lines of one job.
 --                          Each script has one entry for the ends without an attempt of their own: delivered (a late success:

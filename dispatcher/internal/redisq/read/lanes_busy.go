@@ -1,4 +1,4 @@
-package lanes
+package read
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ const (
 	busyAtOnce   = 32   // pages in one round trip
 	firstPlace   = "i0" // same as busy_lanes writes it
 	busyPage     = 400  // lanes in one call: it takes half a ms if they are idle, and two if all are busy
-	busyIdleFold = 9    // a query that took longer than Pace.Quick is repeated after this many times its duration
+	busyIdleFold = 9    // a query that took longer than LanePace.Quick is repeated after this many times its duration
 )
 
 // busyLane is a lane with work.
@@ -86,18 +86,18 @@ type busyQuery struct {
 	spent time.Duration
 }
 
-// Pace limits the work of Busiest.
-type Pace struct {
+// LanePace limits the work of Busiest.
+type LanePace struct {
 	Within time.Duration // a longer call is continued by the next one
 	Quick  time.Duration // a result that took longer is cached for a while
 	Old    time.Duration // an older result is not returned
 }
 
 // usualPace lets several scrapes read a million lanes before the result is too old.
-var usualPace = Pace{Within: time.Second, Quick: 100 * time.Millisecond, Old: 5 * time.Minute}
+var usualPace = LanePace{Within: time.Second, Quick: 100 * time.Millisecond, Old: 5 * time.Minute}
 
 // Busiest returns the lanes with the most work, from a query or a recent result.
-func (s *Reader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.busiest(ctx, s) }
+func (s *LaneReader) Busiest(ctx context.Context) (Busiest, error) { return s.busy.busiest(ctx, s) }
 
 func newBusyQuery() *busyQuery {
 	return &busyQuery{turn: make(chan struct{}, 1)}
@@ -105,7 +105,7 @@ func newBusyQuery() *busyQuery {
 
 // busiest returns the Busiest lanes, as they are now or were recently. If the first query is not
 // complete, it returns a part.
-func (b *busyQuery) busiest(ctx context.Context, s *Reader) (Busiest, error) {
+func (b *busyQuery) busiest(ctx context.Context, s *LaneReader) (Busiest, error) {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -141,13 +141,13 @@ func (b *busyQuery) busiest(ctx context.Context, s *Reader) (Busiest, error) {
 }
 
 // begin starts a query of all lanes.
-func (b *busyQuery) begin(s *Reader) {
+func (b *busyQuery) begin(s *LaneReader) {
 	b.found, b.left = Busiest{}, s.conn.All()
 	b.pages, b.in = slices.Repeat([]string{firstPlace}, s.conn.Partitions()), make([]string, s.conn.Partitions())
 }
 
 // page reads the next page of some partitions. It skips a partition that does not reply.
-func (b *busyQuery) page(ctx context.Context, s *Reader) error {
+func (b *busyQuery) page(ctx context.Context, s *LaneReader) error {
 	some := b.left[:min(len(b.left), busyAtOnce)]
 	fewest := 0
 	if len(b.found.lanes) == topLanes {
@@ -213,7 +213,7 @@ func (b *busyQuery) read(r conn.Call) (next, in string, err error) {
 
 // AddTop adds the states of the lanes with the most work, from the partitions that reply.
 // Paused lanes come first.
-func (s *Reader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) error {
+func (s *LaneReader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) error {
 	shares := make(map[int][]int, 1)
 	for i, l := range b.lanes {
 		st.Lanes = append(st.Lanes, dispatcher.LaneState{

@@ -1,4 +1,4 @@
-package attempts
+package read
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ const (
 
 // store returns the number that marks this project's store in the ids of
 // events.
-func (r *Reader) store() uint32 {
+func (r *LogReader) store() uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.conn.ID()))
 	return h.Sum32()
@@ -35,7 +35,7 @@ func (r *Reader) store() uint32 {
 
 // LogEnd returns the position after the whole log. If a partition can't be read
 // now, it is read later from the present time of the others.
-func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
+func (r *LogReader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
 	all := r.conn.All()
 	p := dispatcher.LogPosition{Store: r.store(), Marks: make([]dispatcher.LogMark, len(all))}
 	var errs []error
@@ -72,13 +72,13 @@ func (r *Reader) LogEnd(ctx context.Context) (dispatcher.LogPosition, error) {
 
 // LogSince returns a position in the log for a time. All events that ended at
 // that time or later come after it.
-func (r *Reader) LogSince(at time.Time) dispatcher.LogPosition {
+func (r *LogReader) LogSince(at time.Time) dispatcher.LogPosition {
 	return dispatcher.LogPositionAt(r.store(), r.conn.Partitions(), max(at.UnixMilli(), 0))
 }
 
 // LogAt parses the id of an event. It returns dispatcher.ErrCursor for an id of
 // another store.
-func (r *Reader) LogAt(text string) (dispatcher.LogPosition, error) {
+func (r *LogReader) LogAt(text string) (dispatcher.LogPosition, error) {
 	p, err := dispatcher.ParseLogPosition(text)
 	if err == nil && p.Store != r.store() {
 		err = fmt.Errorf("%w: it is of another store", dispatcher.ErrCursor)
@@ -90,7 +90,7 @@ func (r *Reader) LogAt(text string) (dispatcher.LogPosition, error) {
 // It returns only wanted lines, by the data in the line itself; nil means all.
 // If some partitions can't be read, it returns the lines of the others with the
 // error.
-func (r *Reader) FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error) {
+func (r *LogReader) FollowLog(ctx context.Context, at *dispatcher.LogPosition, wanted func(*dispatcher.Logged) bool) (dispatcher.LogStep, error) {
 	var step dispatcher.LogStep
 	next, newest := at.Clone(), int64(0)
 	if len(at.Marks) != r.conn.Partitions() {
@@ -132,7 +132,7 @@ type followed struct {
 }
 
 // readFrom reads the next entries of each partition.
-func (r *Reader) readFrom(ctx context.Context, at dispatcher.LogPosition) (reads []followed, err error) {
+func (r *LogReader) readFrom(ctx context.Context, at dispatcher.LogPosition) (reads []followed, err error) {
 	most := min(max(followEntries/len(at.Marks), 1), chunkEntries)
 	var errs []error
 	for some := range slices.Chunk(r.conn.All(), max(followEntries/most, 1)) {

@@ -1,4 +1,4 @@
-package lanes
+package read
 
 import (
 	"cmp"
@@ -40,7 +40,7 @@ type knownLane struct {
 }
 
 // LaneStates returns the states of lanes, in the requested order.
-func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+func (s *LaneReader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	states := make([]dispatcher.LaneState, len(lanes))
 	lists := make(map[int][]int, 1)
 	all := -1 // index of AllLanes in the request
@@ -87,7 +87,7 @@ func (s *Reader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dis
 }
 
 // Lanes returns a page of the known lanes.
-func (s *Reader) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
+func (s *LaneReader) Lanes(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	if err := s.conn.LostOf(nil); err != nil {
 		return nil, "", fmt.Errorf("lanes: %w", err)
 	}
@@ -98,7 +98,7 @@ func (s *Reader) Lanes(ctx context.Context, limit int, after string) (states []d
 }
 
 // LanesHere is Lanes, but it ignores that the store lost other lanes.
-func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
+func (s *LaneReader) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
 	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
 	var at lanePlace
 	if after != "" {
@@ -143,7 +143,7 @@ func (s *Reader) LanesHere(ctx context.Context, limit int, after string) (states
 
 // laneMerge merges the lanes of all partitions, the newest first.
 type laneMerge struct {
-	s       *Reader
+	s       *LaneReader
 	sources []laneSource
 }
 
@@ -155,7 +155,7 @@ type laneSource struct {
 	more  bool        // the partition has more lanes
 }
 
-func (s *Reader) mergeLanes(limit int, at lanePlace) *laneMerge {
+func (s *LaneReader) mergeLanes(limit int, at lanePlace) *laneMerge {
 	m := &laneMerge{s: s, sources: make([]laneSource, s.conn.Partitions())}
 	for n := range m.sources {
 		m.sources[n] = laneSource{at: at, chunk: min(limit, max(limit/s.conn.Partitions(), lanesLeast), lanesBatch), more: true}

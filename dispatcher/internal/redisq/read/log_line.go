@@ -1,4 +1,4 @@
-package attempts
+package read
 
 import (
 	"encoding/binary"
@@ -23,8 +23,8 @@ type logLine struct {
 	job     int64         // the job that sent the delivery; 0: none, or unknown
 }
 
-// Line is one line of an entry, for archives.
-type Line struct {
+// LogLine is one line of an entry, for archives.
+type LogLine struct {
 	ID      dispatcher.DeliveryID
 	Verdict string // a letter of settle's, or the word of a note
 	Code    byte   // settle's code for the line; 0: of a note
@@ -33,11 +33,11 @@ type Line struct {
 	Wait    time.Duration // of a retry
 }
 
-// Lines returns the lines of an entry, in their order.
-func Lines(values map[string]any) iter.Seq[Line] {
-	return func(yield func(Line) bool) {
+// LogLines returns the lines of an entry, in their order.
+func LogLines(values map[string]any) iter.Seq[LogLine] {
+	return func(yield func(LogLine) bool) {
 		for _, l := range linesOf(values) {
-			if !yield(Line{ID: l.id, Verdict: l.verdict, Code: l.code, Reason: l.reason, Attempt: l.attempt, Wait: l.wait}) {
+			if !yield(LogLine{ID: l.id, Verdict: l.verdict, Code: l.code, Reason: l.reason, Attempt: l.attempt, Wait: l.wait}) {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package attempts
+package read
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // pager reads one page of the log, the newest line first. It merges the streams
 // of all partitions.
 type pager struct {
-	r       *Reader
+	r       *LogReader
 	filter  dispatcher.LogFilter
 	from    *dispatcher.LogPlace // nil: from the newest on
 	sources []*stream

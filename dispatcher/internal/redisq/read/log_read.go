@@ -1,4 +1,4 @@
-package attempts
+package read
 
 import (
 	"context"
@@ -28,25 +28,25 @@ const (
 	idsAtOnce     = 8  // messages that are read before the log
 )
 
-// Decode parses the record of a message.
-type Decode func(id, record string) (*dispatcher.Message, error)
+// DecodeFunc parses the record of a message.
+type DecodeFunc func(id, record string) (*dispatcher.Message, error)
 
-// Reader reads the log of all partitions.
-type Reader struct {
+// LogReader reads the log of all partitions.
+type LogReader struct {
 	conn   *conn.Client
-	decode Decode
+	decode DecodeFunc
 	sealer *conn.Sealer
 }
 
-// NewReader returns a Reader of the log.
-func NewReader(c *conn.Client, decode Decode) *Reader {
-	return &Reader{conn: c, decode: decode, sealer: conn.NewSealer(c)}
+// NewLogReader returns a LogReader.
+func NewLogReader(c *conn.Client, decode DecodeFunc) *LogReader {
+	return &LogReader{conn: c, decode: decode, sealer: conn.NewSealer(c)}
 }
 
 // ReadLog returns a page of the log, the newest line first. The number of
 // entries that it reads is limited. If a filter matches few of them, the page
 // is short and has a cursor.
-func (r *Reader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, after string) (dispatcher.LogPage, error) {
+func (r *LogReader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, after string) (dispatcher.LogPage, error) {
 	p := &pager{r: r, filter: f}
 	if after != "" {
 		p.from = &dispatcher.LogPlace{}
@@ -83,7 +83,7 @@ func listOf(f dispatcher.LogFilter) string { return dispatcher.ListName("attempt
 
 // completeSince returns the time from which the log of some partitions is
 // complete. Zero means that nothing was cut.
-func (r *Reader) completeSince(ctx context.Context, in []int) (since time.Time, err error) {
+func (r *LogReader) completeSince(ctx context.Context, in []int) (since time.Time, err error) {
 	cuts := make([]*redis.StringCmd, len(in))
 	err = r.conn.EachPartition(ctx, "read how far the log reaches back", in, func(p redis.Pipeliner, i int) {
 		cuts[i] = p.HGet(ctx, r.conn.Tag(in[i])+keys.Archive, fieldCut)
@@ -148,7 +148,7 @@ func (p *placed) logged() (l dispatcher.Logged, ok bool) {
 }
 
 // fill reads the messages of some log lines and adds their data to the lines.
-func (r *Reader) fill(ctx context.Context, lines []dispatcher.Logged) error {
+func (r *LogReader) fill(ctx context.Context, lines []dispatcher.Logged) error {
 	byPartition := map[int][]string{}
 	for i := range lines {
 		n, id := lines[i].Place.Partition, lines[i].ID.Message
@@ -173,7 +173,7 @@ func (r *Reader) fill(ctx context.Context, lines []dispatcher.Logged) error {
 	return nil
 }
 
-func (r *Reader) fillSome(ctx context.Context, lines []dispatcher.Logged, in []int, ids map[int][]string) error {
+func (r *LogReader) fillSome(ctx context.Context, lines []dispatcher.Logged, in []int, ids map[int][]string) error {
 	records := make([]*redis.SliceCmd, len(in))
 	err := r.conn.EachPartition(ctx, "read messages", in, func(p redis.Pipeliner, i int) {
 		records[i] = p.HMGet(ctx, r.conn.Tag(in[i])+keys.Messages, ids[in[i]]...)

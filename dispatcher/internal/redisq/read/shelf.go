@@ -1,6 +1,5 @@
-// Package shelf pages the lists of all deliveries of a lane. A delivery is in
-// the list from its acceptance until it is forgotten, in any state.
-//
+package read
+
 // :of:<lane> is a sorted set of message ids by ms of acceptance. A delivery
 // exists if and only if it is in this set: its record is longer than a digest,
 // and names its lane as not gone. The score is the time in the record. So no
@@ -12,7 +11,6 @@
 // The state is read in the same script as the names, because a delivery could
 // move between two scripts. A place in the list is a ms, a lane of the filter
 // and an id.
-package shelf
 
 import (
 	"cmp"
@@ -37,26 +35,26 @@ var shelfSrc string
 // that costs more is short and returns a cursor. One call of the script reads
 // at most lanesMost lanes.
 const (
-	pageCost     = 36_000
-	costOfName   = 28
-	costOfRecord = 16
-	costOfLane   = 6
-	costOfScript = 100
-	lanesMost    = 256
-	leastWanted  = 8
-	wantedMost   = 256 // of one call, by the limit of its script
+	pageCost          = 36_000
+	shelfCostOfName   = 28
+	shelfCostOfRecord = 16
+	shelfCostOfLane   = 6
+	shelfCostOfScript = 100
+	lanesMost         = 256
+	leastWanted       = 8
+	wantedMost        = 256 // of one call, by the limit of its script
 )
 
 // place is the end of a page: a ms of acceptance, and the name of a delivery.
 // The lane is a lane of the filter, so the cursor reveals nothing about others.
 type place = dispatcher.EndPlace
 
-// newer compares places in the order of a list: the newest first, and within
+// newerPlace compares places in the order of a list: the newest first, and within
 // one ms by the names.
-func newer(a, b place) int { return b.Compare(a) }
+func newerPlace(a, b place) int { return b.Compare(a) }
 
-// Entry is the stored data of a delivery.
-type Entry struct {
+// ShelfEntry is the stored data of a delivery.
+type ShelfEntry struct {
 	Accepted time.Time
 	ID       dispatcher.DeliveryID
 	Status   dispatcher.Status
@@ -67,21 +65,21 @@ type Entry struct {
 	Newest   string    // of its history; empty: none
 }
 
-// Options are the parts of the store that a Reader needs.
-type Options struct {
+// ShelfOptions are the parts of the store that a ShelfReader needs.
+type ShelfOptions struct {
 	Conn *conn.Client
 	// Names returns the number of instances that may have leases, then their
 	// names.
 	Names func(context.Context) ([]any, error)
 	// Decode makes a delivery from an entry. It reports false if the entry
 	// can't be read.
-	Decode func(Entry) (dispatcher.Delivery, bool)
+	Decode func(ShelfEntry) (dispatcher.Delivery, bool)
 	Sealer *conn.Sealer
 }
 
-// Reader reads the lists.
-type Reader struct {
-	o      Options
+// ShelfReader reads the lists.
+type ShelfReader struct {
+	o      ShelfOptions
 	conn   *conn.Client
 	script conn.Script
 	sealer *conn.Sealer
@@ -89,10 +87,10 @@ type Reader struct {
 	subjects conn.Script
 }
 
-// NewReader returns a Reader.
-func NewReader(o Options) *Reader {
+// NewShelfReader returns a ShelfReader.
+func NewShelfReader(o ShelfOptions) *ShelfReader {
 	test := o.Conn.TestClock()
-	return &Reader{
+	return &ShelfReader{
 		o: o, conn: o.Conn, sealer: o.Sealer,
 		script: conn.MakeScript(test, "shelf", conn.PartRead, shelfSrc), subjects: conn.MakeScript(test, "subjects", subjectsSrc),
 	}
@@ -123,7 +121,7 @@ type listing struct {
 // Accepted returns a page of the deliveries of some lanes, the newest accepted
 // first. A delivery that exists during the whole walk is on exactly one page,
 // even if it moves.
-func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+func (r *ShelfReader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
@@ -156,27 +154,27 @@ func (r *Reader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 	return p.Page, nil
 }
 
-// ListOf returns the name of a filter's list for its cursors. The times of the
+// ShelfListOf returns the name of a filter's list for its cursors. The times of the
 // filter are not part of it.
-func ListOf(f dispatcher.Filter) string {
+func ShelfListOf(f dispatcher.Filter) string {
 	f.Limit, f.Cursor, f.From, f.Since, f.Until = 0, "", nil, time.Time{}, time.Time{}
 	return dispatcher.ListName("deliveries", f)
 }
 
 // ListCursor returns the cursor of a list by acceptance whose page ended at a
 // place.
-func (r *Reader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
-	return r.sealer.Seal(ctx, ListOf(f), at)
+func (r *ShelfReader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
+	return r.sealer.Seal(ctx, ShelfListOf(f), at)
 }
 
 // ListPlace returns the place after which a page of a list by acceptance
 // begins. It returns nil for the first page.
-func (r *Reader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
+func (r *ShelfReader) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
 	if f.Cursor == "" {
 		return f.From, nil
 	}
 	at := new(place)
-	return at, r.sealer.Open(ctx, ListOf(f), f.Cursor, at)
+	return at, r.sealer.Open(ctx, ShelfListOf(f), f.Cursor, at)
 }
 
 // query is the set of shelves or messages that one page reads.
@@ -186,12 +184,12 @@ type query struct {
 	shelves map[int][]string // by partition
 
 	subjects []string // not empty: messages are read, and no shelves
-	messages []About
+	messages []SubjectMessage
 	older    bool // there are older messages
 }
 
 // query returns the messages or shelves that a filter reads from a place on.
-func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (query, error) {
+func (r *ShelfReader) query(ctx context.Context, f dispatcher.Filter, from place) (query, error) {
 	q := query{f: f, shelves: groups(f.Lanes, r.conn.Partitions())}
 	var err error
 	if q.names, err = r.o.Names(ctx); err == nil {
@@ -204,7 +202,7 @@ func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (qu
 	if len(f.Lanes) > 0 {
 		for n := range q.shelves {
 			q.shelves[n] = slices.DeleteFunc(q.shelves[n], func(shelf string) bool {
-				lane, _ := Lane(shelf)
+				lane, _ := ShelfLane(shelf)
 				return !slices.Contains(f.Lanes, dispatcher.Lane(lane))
 			})
 		}
@@ -214,7 +212,7 @@ func (r *Reader) query(ctx context.Context, f dispatcher.Filter, from place) (qu
 
 // read calls the script once for each group of shelves or messages, all in one
 // round trip.
-func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesPart, err error) {
+func (r *ShelfReader) read(ctx context.Context, q *query, p *listing) (parts []lanesPart, err error) {
 	f := q.f
 	wanted := max(f.Limit-len(p.Deliveries), leastWanted)
 	calls, bound := shelfCalls(q.shelves), (*place)(nil)
@@ -229,9 +227,9 @@ func (r *Reader) read(ctx context.Context, q *query, p *listing) (parts []lanesP
 	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // only Go can check which of them match
 	}
-	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, Words(f.Statuses)})
+	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, ShelfWords(f.Statuses)})
 	for i := range calls {
-		p.cost += costOfScript + costOfLane*len(calls[i].Args)
+		p.cost += shelfCostOfScript + shelfCostOfLane*len(calls[i].Args)
 		calls[i].Args = slices.Concat(args, calls[i].Args)
 	}
 	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.script, Calls: calls}) {
@@ -260,11 +258,11 @@ func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
 }
 
 // readPart reads the reply to one call.
-func (r *Reader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanesPart, error) {
+func (r *ShelfReader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanesPart, error) {
 	out := lanesPart{more: a.Number() == 1}
 	names, records := int(a.Number()), int(a.Number())
 	p.LookedAt += names
-	p.cost += costOfName*names + costOfRecord*records
+	p.cost += shelfCostOfName*names + shelfCostOfRecord*records
 	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)
@@ -284,9 +282,9 @@ func placeArgs(p place) []any {
 	return []any{p.At.UnixMilli(), lane, id}
 }
 
-// Words returns a text with a space at both ends of each word, so that a script
+// ShelfWords returns a text with a space at both ends of each word, so that a script
 // finds only whole words. It returns an empty text for an empty list.
-func Words[T ~string](list []T) string {
+func ShelfWords[T ~string](list []T) string {
 	text := ""
 	for _, word := range list {
 		text += " " + string(word)
@@ -297,9 +295,9 @@ func Words[T ~string](list []T) string {
 	return text
 }
 
-func readEntry(a *conn.Reply) Entry {
+func readEntry(a *conn.Reply) ShelfEntry {
 	lane, id, _ := strings.Cut(a.Text(), ":")
-	e := Entry{ID: dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: id}, Accepted: a.Time(), Status: dispatcher.Status(a.Text()), Time: a.Time()}
+	e := ShelfEntry{ID: dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: id}, Accepted: a.Time(), Status: dispatcher.Status(a.Text()), Time: a.Time()}
 	e.WaitsFor, e.Head, e.Progress, e.Newest = a.Text(), a.Text(), a.Text(), a.Text()
 	return e
 }
@@ -322,13 +320,13 @@ func (p *listing) join(parts []lanesPart, limit int) {
 	var bound *place
 	for i := range parts {
 		all = append(all, parts[i].entries...)
-		if parts[i].more && (bound == nil || newer(parts[i].reached, *bound) < 0) {
+		if parts[i].more && (bound == nil || newerPlace(parts[i].reached, *bound) < 0) {
 			bound = &parts[i].reached
 		}
 	}
-	slices.SortFunc(all, func(a, b one) int { return newer(a.at, b.at) })
+	slices.SortFunc(all, func(a, b one) int { return newerPlace(a.at, b.at) })
 	for _, e := range all {
-		if bound != nil && newer(e.at, *bound) > 0 {
+		if bound != nil && newerPlace(e.at, *bound) > 0 {
 			break
 		}
 		if len(p.Deliveries) == limit {

@@ -1,7 +1,4 @@
-// Package attempts writes and reads :attempts, the log of deliveries. Each
-// attempt has one line in the log, with its evidence: time, address, URL,
-// duration and response of the receiver.
-package attempts
+package read
 
 import (
 	"encoding/binary"
@@ -32,8 +29,8 @@ const (
 // evidenceVersion is the first byte of an entry's evidence.
 const evidenceVersion = 1
 
-// Log collects the lines of one call of settle, divided into entries.
-type Log struct {
+// LogEntry collects the lines of one call of settle, divided into entries.
+type LogEntry struct {
 	args []any // of the complete entries: number of lines, lines, evidence
 
 	count    int
@@ -45,7 +42,7 @@ type Log struct {
 
 // Add adds the line of an outcome: delivery, verdict, status, duration, number,
 // reason.
-func (l *Log) Add(o *dispatcher.Settlement, verdict, reason string) {
+func (l *LogEntry) Add(o *dispatcher.Settlement, verdict, reason string) {
 	if l.count == entryLines || l.count > 0 && len(l.lines)+len(l.evidence) > entryBytes {
 		l.close()
 	}
@@ -62,7 +59,7 @@ func (l *Log) Add(o *dispatcher.Settlement, verdict, reason string) {
 
 // Args returns the first arguments of settle: the number of entries, and the
 // entries.
-func (l *Log) Args(more int) []any {
+func (l *LogEntry) Args(more int) []any {
 	if l.count > 0 {
 		l.close()
 	}
@@ -70,12 +67,12 @@ func (l *Log) Args(more int) []any {
 	return append(append(args, len(l.args)/3), l.args...)
 }
 
-func (l *Log) close() {
+func (l *LogEntry) close() {
 	l.args = append(l.args, l.count, l.lines, l.evidence)
 	l.count, l.lines, l.evidence = 0, nil, nil
 }
 
-func (l *Log) line(o *dispatcher.Settlement, verdict, reason string) {
+func (l *LogEntry) line(o *dispatcher.Settlement, verdict, reason string) {
 	b := append(l.lines, o.ID.Lane...)
 	b = append(b, ':')
 	b = append(b, o.ID.Message...)
@@ -94,7 +91,7 @@ func (l *Log) line(o *dispatcher.Settlement, verdict, reason string) {
 // prove adds the evidence of an outcome. Most receivers always return the same
 // response from the same address. Such evidence is written once for all log
 // lines of a lane.
-func (l *Log) prove(o *dispatcher.Settlement) {
+func (l *LogEntry) prove(o *dispatcher.Settlement) {
 	a, last := &o.Attempt, l.before[o.ID.Lane]
 	if a.At.IsZero() {
 		l.evidence = append(l.evidence, unmade)

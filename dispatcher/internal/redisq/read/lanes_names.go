@@ -1,4 +1,4 @@
-package lanes
+package read
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 const namesPage = 256
 
 // LaneNames returns a page of the names of lanes, one partition after the other.
-func (s *Reader) LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error) {
+func (s *LaneReader) LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error) {
 	n, at, err := s.pageOf(cursor)
 	if err != nil {
 		return nil, "", err
@@ -24,7 +24,7 @@ func (s *Reader) LaneNames(ctx context.Context, cursor string) (list []dispatche
 }
 
 // laneNamesIn reads a page of one partition.
-func (s *Reader) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
+func (s *LaneReader) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
 	found, next, err := s.conn.Scan(ctx, "read lane names", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 		return p.HScan(ctx, s.conn.Tag(partition)+keys.LaneNames, at, "", namesPage)
 	})

@@ -1,4 +1,4 @@
-package attempts_test
+package read_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/attempts"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 func outcome(lane dispatcher.Lane, n int, answer string) *dispatcher.Settlement {
@@ -23,7 +23,7 @@ func outcome(lane dispatcher.Lane, n int, answer string) *dispatcher.Settlement 
 }
 
 func TestEvidenceIsReadAsItWasWritten(t *testing.T) {
-	var log attempts.Log
+	var log read.LogEntry
 	var want []dispatcher.Attempt
 	for n := range 150 {
 		o := outcome(dispatcher.Lane(fmt.Sprint("lane", n%3)), n, []string{"ok", "two\nlines", ""}[n/7%3])
@@ -39,13 +39,13 @@ func TestEvidenceIsReadAsItWasWritten(t *testing.T) {
 	for i := 1; i < len(args); i += 3 {
 		lines := args[i].(int)
 		require.LessOrEqual(t, lines, 64)
-		got = append(got, attempts.Read(string(args[i+1].([]byte)), strings.Repeat("1", lines), string(args[i+2].([]byte)))...)
+		got = append(got, read.ReadAttempts(string(args[i+1].([]byte)), strings.Repeat("1", lines), string(args[i+2].([]byte)))...)
 	}
 	require.Equal(t, want, got)
 }
 
 func TestAnEntryStaysSmall(t *testing.T) {
-	var log attempts.Log
+	var log read.LogEntry
 	for n := range 64 {
 		o := outcome("a", n, strings.Repeat(fmt.Sprint(n%10), 1000))
 		o.Attempt.Error = strings.Repeat("e", 5000)
@@ -69,19 +69,19 @@ func TestTheJobsOfAnEntryAreReadByTheirRuns(t *testing.T) {
 		"9000000000000 1 7 1 1": {0, 0, 0, 0},
 	} {
 		lines := strings.TrimSuffix(strings.Repeat("a:m d 200 1 1 -\n", 4), "\n")
-		require.Equal(t, want, attempts.ReadJobs(lines, text), text)
+		require.Equal(t, want, read.ReadAttemptJobs(lines, text), text)
 	}
-	require.Equal(t, []int64{7, 9}, attempts.ReadJobs("a:m d 200 1 1 -\nbroken\na:m d 200 1 1 -", "0 2 7 2 1 9"), "a line that can't be read keeps its place")
+	require.Equal(t, []int64{7, 9}, read.ReadAttemptJobs("a:m d 200 1 1 -\nbroken\na:m d 200 1 1 -", "0 2 7 2 1 9"), "a line that can't be read keeps its place")
 }
 
 func FuzzEvidence(f *testing.F) {
-	var log attempts.Log
+	var log read.LogEntry
 	log.Add(outcome("a", 0, "ok"), "d", "-")
 	log.Add(outcome("a", 1, "ok"), "d", "-")
 	args := log.Args(0)
 	f.Add(string(args[2].([]byte)), string(args[3].([]byte)))
 	f.Add("a:m d 200 1 1 -", "\x01\x00")
 	f.Fuzz(func(t *testing.T, lines, evidence string) {
-		require.LessOrEqual(t, len(attempts.Read(lines, "1", evidence)), strings.Count(lines, "\n")+1)
+		require.LessOrEqual(t, len(read.ReadAttempts(lines, "1", evidence)), strings.Count(lines, "\n")+1)
 	})
 }

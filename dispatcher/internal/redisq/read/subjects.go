@@ -1,4 +1,4 @@
-package shelf
+package read
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ const (
 	tokensAtOnce  = 4
 )
 
-// About is a message with a subject of the filter.
-type About struct {
+// SubjectMessage is a message with a subject of the filter.
+type SubjectMessage struct {
 	ID string
 	At time.Time // of its acceptance
 
@@ -41,7 +41,7 @@ type About struct {
 // are older messages. Then the result has all messages of each of its ms. If
 // one ms has more, the error is ErrMore. All partitions are read in one round
 // trip.
-func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []About, more bool, err error) {
+func (r *ShelfReader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []SubjectMessage, more bool, err error) {
 	tokens := make([]any, 0, len(subjects))
 	for _, subject := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
 		if token := r.conn.SubjectHash(subject); token != "" && !slices.Contains(tokens, any(token)) {
@@ -57,7 +57,7 @@ func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) 
 		}
 		found = found[:most]
 		last := found[most-1].At // others of this ms may be missing
-		whole := slices.IndexFunc(found, func(m About) bool { return m.At.Equal(last) })
+		whole := slices.IndexFunc(found, func(m SubjectMessage) bool { return m.At.Equal(last) })
 		if whole > 0 {
 			return found[:whole], true, nil
 		}
@@ -69,16 +69,16 @@ func (r *Reader) Subjects(ctx context.Context, subjects []string, by time.Time) 
 
 // newestAbout returns the newest messages with some tokens, from each partition
 // that has any. If there are more than most, it returns more.
-func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, most int) ([]About, error) {
+func (r *ShelfReader) newestAbout(ctx context.Context, tokens []any, by time.Time, most int) ([]SubjectMessage, error) {
 	var calls []conn.Call
 	for some := range slices.Chunk(tokens, tokensAtOnce) {
 		calls = append(calls, r.conn.Everywhere(append([]any{most + 1, millis(by)}, some...))...)
 	}
-	all := map[string]About{}
+	all := map[string]SubjectMessage{}
 	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.subjects, Calls: calls}) {
 		a.Hint()
 		for a.More() {
-			one := About{ID: a.Text(), At: a.Time()}
+			one := SubjectMessage{ID: a.Text(), At: a.Time()}
 			if old := all[one.ID]; old.At.After(one.At) {
 				one.At = old.At
 			}
@@ -89,7 +89,7 @@ func (r *Reader) newestAbout(ctx context.Context, tokens []any, by time.Time, mo
 			return nil, r.conn.InPartition(a.Partition, a.Err)
 		}
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b About) int {
+	return slices.SortedFunc(maps.Values(all), func(a, b SubjectMessage) int {
 		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID))
 	}), nil
 }
@@ -100,7 +100,7 @@ const messagesAtOnce = 4
 // findMessages finds the messages that a filter with subjects reads instead of
 // shelves, from a place on. There may be more of them than a call finds. Then
 // the shelves are read instead, if the filter names tenants or destinations.
-func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err error) {
+func (r *ShelfReader) findMessages(ctx context.Context, q *query, from place) (err error) {
 	f := &q.f
 	if q.subjects = f.Subjects; len(q.subjects) == 0 {
 		q.subjects = f.SubjectLike
@@ -115,7 +115,7 @@ func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err er
 	if q.messages, q.older, err = r.Subjects(ctx, q.subjects, by); q.older && f.OfOwner() {
 		q.subjects, q.messages, q.older = nil, nil, false
 	}
-	early := func(m About) bool {
+	early := func(m SubjectMessage) bool {
 		return !f.Since.IsZero() && f.Order == dispatcher.OrderAccepted && m.At.Before(f.Since)
 	}
 	if at := slices.IndexFunc(q.messages, early); at >= 0 {
@@ -127,7 +127,7 @@ func (r *Reader) findMessages(ctx context.Context, q *query, from place) (err er
 // window returns the messages that a page reads next: the wanted number, and
 // all messages of their last ms. bound is their end. It is nil if there is no
 // older message.
-func (q *query) window(from place, wanted int) (some []About, bound *place) {
+func (q *query) window(from place, wanted int) (some []SubjectMessage, bound *place) {
 	first := sort.Search(len(q.messages), func(i int) bool {
 		at := q.messages[i].At
 		return from == (place{}) || at.Before(from.At) || at.Equal(from.At) && from.ID != ""
@@ -144,7 +144,7 @@ func (q *query) window(from place, wanted int) (some []About, bound *place) {
 
 // messageCalls returns the arguments of the script for the next messages, by
 // partition.
-func (r *Reader) messageCalls(ctx context.Context, q *query, from place, wanted int) (calls []conn.Call, bound *place, err error) {
+func (r *ShelfReader) messageCalls(ctx context.Context, q *query, from place, wanted int) (calls []conn.Call, bound *place, err error) {
 	some, bound := q.window(from, wanted)
 	if len(some) == 0 && q.older {
 		if err = r.findMessages(ctx, q, from); err != nil {

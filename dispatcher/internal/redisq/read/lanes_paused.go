@@ -1,4 +1,4 @@
-package lanes
+package read
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 )
 
 // paused returns all paused lanes, the last paused first, and whether all are paused.
-func (s *Reader) paused(ctx context.Context) (list []dispatcher.StoppedLane, all *dispatcher.StoppedLane, err error) {
+func (s *LaneReader) paused(ctx context.Context) (list []dispatcher.StoppedLane, all *dispatcher.StoppedLane, err error) {
 	err = s.eachStopped(ctx, func(_ int, lane, text string) {
 		h, ok := conn.ParseStopped(text)
 		switch h.Lane = dispatcher.Lane(lane); {
@@ -30,7 +30,7 @@ func comparePaused(a, b dispatcher.StoppedLane) int {
 }
 
 // pausedPage returns a page of the paused lanes. next is empty at the end.
-func (s *Reader) pausedPage(ctx context.Context, limit int, at lanePlace) (states []dispatcher.LaneState, next string, err error) {
+func (s *LaneReader) pausedPage(ctx context.Context, limit int, at lanePlace) (states []dispatcher.LaneState, next string, err error) {
 	list, all, err := s.paused(ctx)
 	if err != nil {
 		return nil, "", err
@@ -73,7 +73,7 @@ func lanesOf(list []dispatcher.StoppedLane) []dispatcher.Lane {
 }
 
 // PausedLanes returns the paused lanes.
-func (s *Reader) PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error) {
+func (s *LaneReader) PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error) {
 	list, all, err := s.paused(ctx)
 	total = len(list)
 	if all != nil {

@@ -1,4 +1,4 @@
-package shelf
+package read
 
 import (
 	"context"
@@ -22,10 +22,10 @@ const (
 // ErrMore reports that tenants have more shelves than one call reads.
 var ErrMore = errors.New("too many destinations to look through")
 
-// Lane returns the lane of a shelf. The shelf of a tenant in a queue has ~ and
+// ShelfLane returns the lane of a shelf. The shelf of a tenant in a queue has ~ and
 // a hash of 16 characters after the lane. A lane has 16 characters at most, so it
 // can't be mistaken for such a shelf.
-func Lane(shelf string) (lane string, ofTenant bool) {
+func ShelfLane(shelf string) (lane string, ofTenant bool) {
 	if at := len(shelf) - hashLength - 1; at > 0 && shelf[at] == '~' {
 		return shelf[:at], true
 	}
@@ -40,7 +40,7 @@ const hashLength = 16
 // which mixes tenants, it is the part of one tenant: <lane>~<hash of the
 // tenant>. All partitions are read in one round trip, at most 20,000 names in
 // all. If there are more, it returns the names that it read with ErrMore.
-func (r *Reader) Shelves(ctx context.Context, tenants []string) (map[int][]string, error) {
+func (r *ShelfReader) Shelves(ctx context.Context, tenants []string) (map[int][]string, error) {
 	tenants = slices.Compact(slices.Sorted(slices.Values(tenants)))
 	tenants = slices.DeleteFunc(tenants, func(tenant string) bool { return tenant == "" })
 	if len(tenants) == 0 {

@@ -1,4 +1,4 @@
-package attempts
+package read
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Success is a successful delivery. Its end time is the index of its proof,
+// LogSuccess is a successful delivery. Its end time is the index of its proof,
 // because the same script wrote both.
-type Success struct {
+type LogSuccess struct {
 	ID        dispatcher.DeliveryID
 	Partition int
 	Ended     time.Time
@@ -39,7 +39,7 @@ type search struct {
 
 // Proofs returns the last attempts of successful deliveries, in their order. An
 // attempt is nil if there is no evidence.
-func (r *Reader) Proofs(ctx context.Context, asked []Success) ([]*dispatcher.Attempt, error) {
+func (r *LogReader) Proofs(ctx context.Context, asked []LogSuccess) ([]*dispatcher.Attempt, error) {
 	found := make([]*dispatcher.Attempt, len(asked))
 	noted := make([]int64, len(asked)) // ms of a late success, whose delivery ended later
 	take := func(at int, l *logLine) bool {
@@ -69,7 +69,7 @@ func (r *Reader) Proofs(ctx context.Context, asked []Success) ([]*dispatcher.Att
 // seek reads the log at the expected place of each delivery's line. The place
 // is the ms of each delivery, and 0 skips it. take reports whether a line is
 // the right one.
-func (r *Reader) seek(ctx context.Context, asked []Success, at []int64, take func(at int, l *logLine) bool) error {
+func (r *LogReader) seek(ctx context.Context, asked []LogSuccess, at []int64, take func(at int, l *logLine) bool) error {
 	for _, entries := range []int{firstTry, secondTry} {
 		var searches []search
 		for i, ms := range at {
@@ -99,7 +99,7 @@ func (r *Reader) seek(ctx context.Context, asked []Success, at []int64, take fun
 }
 
 // try makes one round trip of searches.
-func (r *Reader) try(ctx context.Context, searches []search, entries int, visit func(s search, l *logLine)) error {
+func (r *LogReader) try(ctx context.Context, searches []search, entries int, visit func(s search, l *logLine)) error {
 	in, answers := make([]int, len(searches)), make([]*redis.XMessageSliceCmd, len(searches))
 	for i, s := range searches {
 		in[i] = s.partition

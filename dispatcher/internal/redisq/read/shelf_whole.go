@@ -1,4 +1,4 @@
-package shelf
+package read
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {
 // Whole returns a page in the order of the ends or of the next attempts, from
 // the shelves of a filter. It reports false if the shelves are too large. Then
 // the index of the statuses has this order, with the same pages and places.
-func (r *Reader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (page dispatcher.Page, ok bool, err error) {
+func (r *ShelfReader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (page dispatcher.Page, ok bool, err error) {
 	q, err := r.query(ctx, f, place{})
 	if err != nil {
 		return page, false, err
@@ -73,7 +73,7 @@ func (r *Reader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatche
 }
 
 // fits reports whether shelves may be read whole.
-func (r *Reader) fits(ctx context.Context, shelves map[int][]string) (bool, error) {
+func (r *ShelfReader) fits(ctx context.Context, shelves map[int][]string) (bool, error) {
 	var calls []conn.Call
 	var sizes []*redis.IntCmd
 	for n, names := range shelves {

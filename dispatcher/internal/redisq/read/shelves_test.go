@@ -1,4 +1,4 @@
-package shelf_test
+package read_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/shelf"
 )
 
 // library is a project whose tenants have shelves.
@@ -45,7 +45,7 @@ func (l *library) shelves(tenants ...string) (names []string) {
 	require.NoError(l, err)
 	for n, list := range found {
 		for _, name := range list {
-			lane, part := shelf.Lane(name)
+			lane, part := read.ShelfLane(name)
 			require.Equal(l, n, keys.Partition(lane, l.store.Partitions()), name)
 			if require.Equal(l, strings.HasPrefix(lane, "q_"), part, name); part {
 				lane += "~"
@@ -152,7 +152,7 @@ func TestMoreShelvesThanOneCallReadsAreReported(t *testing.T) {
 	_, err := p.Exec(t.Context())
 	require.NoError(t, err)
 	found, err := l.store.Bare().Shelves.Shelves(t.Context(), []string{"acme"})
-	require.ErrorIs(t, err, shelf.ErrMore)
+	require.ErrorIs(t, err, read.ErrMore)
 	require.Len(t, found[0], 20_000)
 	require.NoError(t, l.Client.ZRemRangeByRank(t.Context(), key, 0, 0).Err())
 	found, err = l.store.Bare().Shelves.Shelves(t.Context(), []string{"acme"})

@@ -1,4 +1,4 @@
-package lanes
+package read
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const stoppedPage = 100
 const stoppedAtOnce = 1000
 
 // pageOf returns the partition of a cursor, <partition>-<cursor in it>, and the cursor in it.
-func (s *Reader) pageOf(cursor string) (partition int, inside string, err error) {
+func (s *LaneReader) pageOf(cursor string) (partition int, inside string, err error) {
 	if cursor == "" {
 		return 0, "", nil
 	}
@@ -33,7 +33,7 @@ func (s *Reader) pageOf(cursor string) (partition int, inside string, err error)
 }
 
 // pageAfter returns the cursor after a page of a partition; empty: it was the last page.
-func (s *Reader) pageAfter(partition int, inside string) string {
+func (s *LaneReader) pageAfter(partition int, inside string) string {
 	if inside == "" {
 		partition++
 	}
@@ -45,7 +45,7 @@ func (s *Reader) pageAfter(partition int, inside string) string {
 
 // StoppedLanes returns a page of the lanes that are paused or ended, one partition after the
 // other.
-func (s *Reader) StoppedLanes(ctx context.Context, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
+func (s *LaneReader) StoppedLanes(ctx context.Context, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
 	n, at, err := s.pageOf(cursor)
 	if err != nil {
 		return nil, "", err
@@ -56,7 +56,7 @@ func (s *Reader) StoppedLanes(ctx context.Context, cursor string) (list []dispat
 
 // stoppedLanesIn reads a page of one partition. It reads the versions of endpoints' limits after
 // that, so they are never older.
-func (s *Reader) stoppedLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
+func (s *LaneReader) stoppedLanesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.StoppedLane, next string, err error) {
 	tag := s.conn.Tag(partition)
 	found, next, err := s.conn.Scan(ctx, "read stopped lanes", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 		return p.HScan(ctx, tag+keys.Held, at, "", stoppedPage)
@@ -95,7 +95,7 @@ func (s *Reader) stoppedLanesIn(ctx context.Context, partition int, cursor strin
 
 // eachStopped calls do for the entries of :held, a page of each partition at a time. It may
 // report an entry twice. It skips a partition that does not reply, and returns its error.
-func (s *Reader) eachStopped(ctx context.Context, do func(partition int, lane, text string)) error {
+func (s *LaneReader) eachStopped(ctx context.Context, do func(partition int, lane, text string)) error {
 	var errs []error
 	for w := s.conn.Walk("read stopped lanes", s.conn.All()); len(w.Left) > 0; {
 		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
@@ -111,7 +111,7 @@ func (s *Reader) eachStopped(ctx context.Context, do func(partition int, lane, t
 
 // Deleted returns the lanes of deleted endpoints that may have waiting deliveries, by
 // partition.
-func (s *Reader) Deleted(ctx context.Context) (map[int][]string, error) {
+func (s *LaneReader) Deleted(ctx context.Context) (map[int][]string, error) {
 	deleted := make(map[int][]string)
 	err := s.eachStopped(ctx, func(partition int, lane, text string) {
 		if h, _ := conn.ParseStopped(text); h.Mode == dispatcher.LaneDeleted {

@@ -2,7 +2,7 @@
 // tokens. People of the operator sign in with an API key and get a Session. People of a
 // merchant open a Link. A Key signs the tokens and the stored records of both, so neither
 // a forged token nor a record that was written into the store by hand is accepted.
-// Package redisq/access stores the records.
+// Package redisq/home stores the records.
 package access
 
 import (

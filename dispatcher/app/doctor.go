@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
 
@@ -182,7 +182,7 @@ func sealArchive(ctx context.Context, store *redisq.Store, vault *postgres.Vault
 	}
 	list, _, err := vault.Endpoints(ctx)
 	for i := range list {
-		if !list[i].Deleted && endpoints.SealedBy(string(list[i].Record)) != box.First() {
+		if !list[i].Deleted && home.EndpointSealedBy(string(list[i].Record)) != box.First() {
 			out.Endpoints++
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	healthstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 )
 
 // What a process counted until its end is there after it, and instances are added up.
@@ -46,7 +46,7 @@ func TestFiguresOutliveTheirProcess(t *testing.T) {
 	store, err := redisq.Open(t.Context(), redisq.Options{URL: server.URL(), Project: "test", LaneMaxInFlight: 1, Permits: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	figures := healthstore.New(store.Conn())
+	figures := home.NewHealth(store.Conn())
 	minutes, err := figures.Minutes(t.Context(), began, time.Now().Add(time.Minute))
 	require.NoError(t, err)
 	var sum health.Minute

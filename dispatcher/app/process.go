@@ -24,7 +24,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
@@ -261,7 +261,7 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 // watched returns a gauge, which observes the engine like the metrics. It has its own instance
 // name, because the engine's name changes if other instances report the engine dead.
 func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *observe.Gauge {
-	g := observe.NewGauge(health.New(store.Conn()), observe.GaugeOptions{Instance: start.Instance(), Now: store.Now, Log: o.Log})
+	g := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: start.Instance(), Now: store.Now, Log: o.Log})
 	all := observers{figures, g}
 	if o.Engine.Observer != nil {
 		all = append(all, o.Engine.Observer)

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
@@ -57,7 +57,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	q := &Queue{store: store, policy: s.policy, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
-	counts := observe.NewGauge(health.New(store.Conn()), observe.GaugeOptions{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
+	counts := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
 	s.engine.Observer = counts
 	queue := engine.Queue{Deliveries: store, Reads: store.Deliveries, Instances: store, Store: store, Lanes: store, LaneReads: store.LaneReader}
 	if q.engine, err = engine.New(queue, nil, s.engine); err == nil { // nil: without permits no receiver is called

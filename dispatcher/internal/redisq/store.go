@@ -18,10 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/access"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/audit"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
@@ -73,9 +71,9 @@ type Store struct {
 	LaneReader *read.LaneReader
 	Attempts   *read.LogReader
 	Shelves    *read.ShelfReader
-	Endpoints  *endpoints.Store
-	audit      *audit.Log
-	access     *access.Store
+	Endpoints  *home.Endpoints
+	audit      *home.Audit
+	access     *home.Access
 
 	conn    *conn.Client
 	sealer  *conn.Sealer
@@ -144,8 +142,8 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 		Conn: s.conn, Scripts: s.scripts.read, Sealer: s.sealer, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
 		Heard: func(h conn.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
 	})
-	s.Endpoints = endpoints.New(s.conn, s.announceAs, o.Seal, s.log)
-	s.audit, s.access = audit.New(s.conn, s.log), access.New(s.conn)
+	s.Endpoints = home.NewEndpoints(s.conn, s.announceAs, o.Seal, s.log)
+	s.audit, s.access = home.NewAudit(s.conn, s.log), home.NewAccess(s.conn)
 	return s, nil
 }
 
@@ -202,10 +200,10 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 func (s *Store) Client() redis.UniversalClient { return s.conn.Redis() }
 
 // Audit returns the log of changes that people make.
-func (s *Store) Audit() *audit.Log { return s.audit }
+func (s *Store) Audit() *home.Audit { return s.audit }
 
 // Access returns the store of sessions and links.
-func (s *Store) Access() *access.Store { return s.access }
+func (s *Store) Access() *home.Access { return s.access }
 
 // Conn returns the connection, for tools that work on raw keys.
 func (s *Store) Conn() *conn.Client { return s.conn }

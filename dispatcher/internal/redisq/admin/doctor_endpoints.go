@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -89,7 +89,7 @@ func (d *doctor) indexOf(id, stored string) []any {
 	if err == nil {
 		return []any{id, version, conn.ToMillis(e.CreatedAt), conn.Flag(len(e.PublicKeys()) > 0), e.UID, e.Tenant}
 	}
-	return []any{id, version, endpoints.CreatedAt(text), "-", "", ""}
+	return []any{id, version, home.EndpointCreatedAt(text), "-", "", ""}
 }
 
 // astray checks an index for entries without an endpoint, or with an endpoint that does
@@ -131,7 +131,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 	_, err = d.s.Endpoints.EachRecord(ctx, math.MaxInt, func(id, stored string) {
 		if !seen[id] {
 			seen[id] = true
-			found[endpoints.SealedBy(stored)]++
+			found[home.EndpointSealedBy(stored)]++
 		}
 	})
 	if err != nil {
@@ -162,7 +162,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
 	return d.s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
 		key := d.s.home() + keys.Sealed
-		if counted == endpoints.BrokenCount || found == 0 {
+		if counted == home.BrokenCount || found == 0 {
 			p.HDel(ctx, key, id)
 			counted = 0
 		}

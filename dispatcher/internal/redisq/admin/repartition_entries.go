@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/health"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
@@ -258,7 +258,7 @@ func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, of string
 			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
 				add(ctx, p, k.Type, r.s.tags[q]+name, entries)
 				if k.Name == keys.Health {
-					p.ExpireAt(ctx, r.s.tags[q]+name, health.BarsUntil(of))
+					p.ExpireAt(ctx, r.s.tags[q]+name, home.BarsUntil(of))
 				}
 			}})
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -30,7 +30,7 @@ func (f *Feed) Endpoints(ctx context.Context, cursor string) (page []archive.End
 
 // recordOf returns the record of an endpoint that exists or was deleted a short time ago. Otherwise
 // ok is false.
-func recordOf(s *endpoints.Stored, home string) (e archive.Endpoint, ok bool) {
+func recordOf(s *home.StoredEndpoint, home string) (e archive.Endpoint, ok bool) {
 	e = archive.Endpoint{ID: s.ID, Home: home, Version: s.Version, Record: s.Record}
 	if !s.There() && s.End > 0 {
 		e.Version, e.Deleted = s.End, true

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
@@ -16,7 +16,7 @@ type (
 	laneReader    = read.LaneReader
 	logReader     = read.LogReader
 	shelfReader   = read.ShelfReader
-	endpointStore = endpoints.Store
+	endpointStore = home.Endpoints
 )
 
 // Whole is a store with its readers in one value. A test replaces some of its

@@ -12,8 +12,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/endpoints"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 )
 
 //go:embed lua/restore_hold.lua
@@ -191,7 +191,7 @@ func (t *Target) Lost(ctx context.Context) (map[dispatcher.Lane]int64, error) {
 // means that no limits must be written.
 func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane dispatcher.LaneLimits) (l dispatcher.LaneLimits, fresh bool, err error) {
 	if t.loss == nil || t.loss.Home {
-		return t.store.Endpoints.PutBack(ctx, endpoints.Back{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
+		return t.store.Endpoints.PutBack(ctx, home.EndpointBack{ID: e.ID, Version: e.Version, Record: e.Record, Deleted: e.Deleted, Lane: lane})
 	}
 	if e.Deleted || !t.fills(t.conn.PartitionOf(dispatcher.Lane(e.ID))) {
 		return l, false, nil
@@ -205,8 +205,8 @@ func (t *Target) putEndpoint(ctx context.Context, e *archive.Endpoint, lane disp
 
 // OpensEndpoint reports whether the store has the key of an endpoint's record.
 func (t *Target) OpensEndpoint(e *archive.Endpoint) bool {
-	id := endpoints.SealedBy(string(e.Record))
-	return id == endpoints.NoKey || t.store.Endpoints.Box().Has(id)
+	id := home.EndpointSealedBy(string(e.Record))
+	return id == home.NoKey || t.store.Endpoints.Box().Has(id)
 }
 
 // Opens reports whether the store has the key of the headers of a delivery's message.

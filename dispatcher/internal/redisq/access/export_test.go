@@ -1,9 +1,0 @@
-package access
-
-// What records are made of, for fuzzing.
-var (
-	SessionText   = sessionText
-	DecodeSession = decodeSession
-	EncodeLink    = encodeLink
-	DecodeLink    = decodeLink
-)

@@ -1,0 +1,124 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
+// signInsWithin is the minute of access.SignIns.
+const signInsWithin = time.Minute
+
+// OpenSession begins a session of an API key, given by its owner text. Only the browser may get the
+// token. If there are too many sign-ins, it returns an access.SignInsError.
+func (s *Access) OpenSession(ctx context.Context, owner string) (token string, err error) {
+	key, err := s.maker(ctx, owner)
+	if err != nil {
+		return "", err
+	}
+	now, err := s.storeTime(ctx)
+	if err != nil {
+		return "", err
+	}
+	token = key.NewSession()
+	hash, until := access.HashToken(token), now.Add(access.SessionFor)
+	r, err := s.conn.RunHome(ctx, s.openSession, key.Owner, hash, sessionText(key, hash, now, until), conn.ToMillis(until),
+		access.MostSessions, access.SignIns, signInsWithin.Milliseconds())
+	if err != nil {
+		return "", err
+	}
+	if wait := r.Number(); wait > 0 && r.Err == nil {
+		return "", &access.SignInsError{Wait: time.Duration(wait) * time.Millisecond}
+	}
+	return token, r.Err
+}
+
+// Session returns the session of a token. If there is none, it returns access.ErrNoSession. Any
+// other error comes from the store. A token that was not made by a valid key costs no query.
+func (s *Access) Session(ctx context.Context, token string) (access.Session, error) {
+	all, err := s.keysNow(ctx)
+	if err != nil {
+		return access.Session{}, err
+	}
+	key, ok := all.OfSession(token)
+	if !ok {
+		return access.Session{}, access.ErrNoSession
+	}
+	hash := access.HashToken(token)
+	r, err := s.conn.RunHome(ctx, s.readSession, key.Owner, hash)
+	if err != nil {
+		return access.Session{}, err
+	}
+	now, text := r.Time(), ""
+	if r.More() {
+		text = r.Text()
+	}
+	if r.Err != nil {
+		return access.Session{}, r.Err
+	}
+	began, until, ok := decodeSession(key, hash, text)
+	if !ok || !until.After(now) {
+		return access.Session{}, access.ErrNoSession
+	}
+	if anew, ok := lastsAnew(now, began, until); ok { // the script writes nothing if another instance wrote a new end, or if the session was closed
+		until = anew
+		_, err = s.conn.RunHome(ctx, s.renewSession, key.Owner, hash, text, sessionText(key, hash, began, until), conn.ToMillis(until))
+	}
+	return access.Session{Key: key.Owner, Until: until}, err
+}
+
+// lastsAnew returns the new end of a session that is used. It returns false in ok while more than
+// half of the time is left.
+func lastsAnew(now, began, until time.Time) (end time.Time, ok bool) {
+	left := until.Sub(now)
+	if left >= access.SessionFor/2 && left <= access.SessionFor { // the clock of another master may have been ahead
+		return until, false
+	}
+	end = now.Add(access.SessionFor)
+	if last := began.Add(access.SessionMost); end.After(last) {
+		end = last
+	}
+	return end, !end.Equal(until)
+}
+
+// CloseSession ends the session of a token, if there is one.
+func (s *Access) CloseSession(ctx context.Context, token string) error {
+	all, err := s.keysNow(ctx)
+	if err != nil {
+		return err
+	}
+	key, ok := all.OfSession(token)
+	if !ok {
+		return access.ErrNoSession
+	}
+	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) {
+		p.HDel(ctx, s.home+keys.Session+key.Owner, access.HashToken(token))
+	})
+}
+
+// sessionText returns the record of a session. Its MAC covers the hash of the token and both times.
+// So a record that was written or extended by hand is not valid. The begin limits the whole life of
+// the session.
+func sessionText(key access.Key, hash string, began, until time.Time) string {
+	from, to := strconv.FormatInt(conn.ToMillis(began), 10), strconv.FormatInt(conn.ToMillis(until), 10)
+	return from + " " + to + " " + key.SignSession(hash, from, to)
+}
+
+// decodeSession parses a record. It returns false in ok if the key did not sign the record.
+func decodeSession(key access.Key, hash, text string) (began, until time.Time, ok bool) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 3 || !access.Same(parts[2], key.SignSession(hash, parts[0], parts[1])) {
+		return began, until, false
+	}
+	from, err1 := strconv.ParseInt(parts[0], 10, 64)
+	to, err2 := strconv.ParseInt(parts[1], 10, 64)
+	return conn.FromMillis(from), conn.FromMillis(to), errors.Join(err1, err2) == nil
+}

@@ -42,7 +42,7 @@ const (
 // files are those that are changed: what decides about leases, outcomes and places of
 // deliveries.
 var files = []string{
-	redisqFolder + "/lua/*.lua", redisqFolder + "/conn/lua/*.lua", redisqFolder + "/jobs/lua/*.lua",
+	redisqFolder + "/lua/*.lua", redisqFolder + "/conn/lua/*.lua", redisqFolder + "/admin/lua/job_*.lua",
 	redisqFolder + "/claim.go", redisqFolder + "/settle.go", redisqFolder + "/reap.go",
 	engineFolder + "/settle.go", engineFolder + "/settle_stalled.go", engineFolder + "/take.go",
 	engineFolder + "/reap.go", engineFolder + "/lease.go",
@@ -63,7 +63,7 @@ var suites = map[string][]suite{
 	"lua": {
 		{redisqFolder, []string{"-test.run=^TestQueueModel$/^redis$"}},
 		{redisqFolder, []string{"-test.run=^(TestQueue|TestDeliveriesMakeTheMovesOfTheTable)$/^(redis$|[^m].*)"}},
-		{redisqFolder + "/jobs", nil},
+		{redisqFolder + "/admin", []string{"-test.run=^(TestJobs|TestAJobOutlivesARepartition)$"}},
 		{redisqFolder, []string{"-test.run=Trap|Clock|Retention|Cut|Reap|Ended|Dead|Cancel"}},
 	},
 	"redisq": {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // ArchiveBodies are the options for the bodies that an archive keeps.
@@ -33,7 +33,7 @@ func newArchiver(store *redisq.Store, e *engine.Engine, notify func(dispatcher.N
 		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
 	return archiver.New(archiver.Options{
-		Source: feed.New(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: notify, Log: o.Log,
+		Source: admin.NewFeed(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: notify, Log: o.Log,
 	}), nil
 }
 
@@ -51,7 +51,7 @@ const (
 // awaitArchive waits until the archive has everything that the store has logged so far. It reports
 // whether it has, and calls progress while it waits. Without an archive there is nothing to wait for.
 func awaitArchive(ctx context.Context, store *redisq.Store, progress func()) (all bool, err error) {
-	source := feed.New(store)
+	source := admin.NewFeed(store)
 	if !store.Conn().Archives() {
 		return true, nil // no instance has ever archived this store
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
@@ -80,7 +79,7 @@ func comparisonCheck(ctx context.Context, store *redisq.Store, o Options) dispat
 // stillToCompare counts the partitions that must still be compared with the archive after the
 // last gap in their log. left is their share of all deliveries.
 func stillToCompare(ctx context.Context, store *redisq.Store, r *postgres.Reader) (due int, left float64, err error) {
-	states, err := feed.New(store).ReadStates(ctx, store.Partitions())
+	states, err := admin.NewFeed(store).ReadStates(ctx, store.Partitions())
 	if err != nil {
 		return 0, 0, err
 	}

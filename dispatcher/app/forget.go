@@ -11,7 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // ForgetOptions select the messages to forget.
@@ -186,7 +186,7 @@ func (w *forgetting) pass(ctx context.Context) error {
 
 // inJobs removes the names from the filters of jobs.
 func (w *forgetting) inJobs(ctx context.Context) (err error) {
-	w.out.Jobs, err = jobstore.New(w.store).HideNames(ctx, jobstore.Names{
+	w.out.Jobs, err = admin.NewJobStore(w.store).HideNames(ctx, admin.JobNames{
 		Tenant: w.o.Of.Tenant, Subject: w.o.Of.Subject, Since: w.o.Of.Since, Before: w.o.Of.Before, By: dispatcher.System, Now: w.store.Now(),
 	})
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // learnWithin is the timeout of the archive at a start.
@@ -27,7 +27,7 @@ func learnLoss(ctx context.Context, store *redisq.Store, o Options) error {
 		var id string
 		var epochs map[int]string
 		if id, epochs, err = vault.Home(ctx); err == nil {
-			_, err = feed.New(store).Lost(ctx, id, epochs)
+			_, err = admin.NewFeed(store).Lost(ctx, id, epochs)
 			return err
 		}
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
-	jobstore "github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 	"github.com/hookladder/hookladder/dispatcher/trace"
@@ -87,7 +87,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 		return nil, fmt.Errorf("OPS_URL: %w", err)
 	}
 	p.jobs = jobs.New(jobs.Options{
-		Store: jobstore.New(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Notify: p.notices.Notify, Log: o.Log,
+		Store: admin.NewJobStore(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Notify: p.notices.Notify, Log: o.Log,
 		Stirred: e.Stirred,
 	})
 	if o.Archive.URL != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/restore"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // Restored is the result of a restore.
@@ -45,7 +45,7 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 	defer vault.Close()
 	err = withStore(ctx, o, func(store *redisq.Store) error {
 		out, err = archiver.Restore(ctx, archiver.RestoreOptions{
-			From: vault, To: restore.New(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
+			From: vault, To: admin.NewRestoreTarget(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
 			Wait:   restoreWaits,
 			Limits: o.Engine.Keep, By: r.By, Progress: r.Progress,
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
@@ -30,7 +30,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	if err == nil && o.Archive.URL != "" {
 		// Begin runs before anything is accepted, because deliveries that are missing in the
 		// log are not archived.
-		if err = feed.New(store).Begin(ctx); err == nil {
+		if err = admin.NewFeed(store).Begin(ctx); err == nil {
 			err = learnLoss(ctx, store, o)
 		}
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -21,7 +20,7 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 	ctx := context.Background()
 	p := redisqtest.NewProject(t, redistest.Start(t), 2)
 	s := p.Open(2)
-	f := feed.New(s.Bare())
+	f := admin.NewFeed(s.Bare())
 	require.NoError(t, f.Begin(ctx))
 	p.Publish(s, p.Entry("m", redisqtest.To16(0, 3)))
 	to := func(n int, unarchived bool) error {
@@ -38,7 +37,7 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 	}
 	require.NoError(t, to(3, false))
 
-	after := feed.New(p.Open(3).Bare())
+	after := admin.NewFeed(p.Open(3).Bare())
 	p.Publish(p.Open(3), p.Entry("m2", redisqtest.To16(0, 3)))
 	states, err := after.States(ctx, []int{0, 1, 2})
 	require.NoError(t, err)
@@ -58,7 +57,7 @@ func TestDoctorEndsAnArchiveThatNoInstanceHas(t *testing.T) {
 	ctx := context.Background()
 	p := redisqtest.NewProject(t, redistest.Start(t), 1)
 	s := p.Open(1)
-	require.NoError(t, feed.New(s.Bare()).Begin(ctx))
+	require.NoError(t, admin.NewFeed(s.Bare()).Begin(ctx))
 	meta, archived := keys.Home(p.Options.Project)+keys.Meta, keys.Tag(p.Options.Project, 0)+keys.Archive
 	beat := func(name string, archives bool) {
 		o := p.Options

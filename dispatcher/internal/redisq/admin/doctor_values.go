@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -48,7 +47,7 @@ var readable = map[string]func(field, text string) bool{
 		}
 		return !slices.Contains(forgottenFields, field) || isNumber(field, text)
 	},
-	keys.Jobs:   jobs.CheckPart,
+	keys.Jobs:   CheckJobPart,
 	keys.Health: func(_, text string) bool { return figuresText.MatchString(text) },
 	keys.In:     func(_, text string) bool { return inText.MatchString(text) && len(text) < 20 },
 }

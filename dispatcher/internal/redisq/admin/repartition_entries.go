@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/jobs"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
@@ -207,7 +206,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 		}
 		switch what {
 		case "", "left":
-			if number == jobs.SentField { // its deliveries are in any partition now, and the newest one is not known yet
+			if number == SentField { // its deliveries are in any partition now, and the newest one is not known yet
 				text = strconv.FormatInt(time.Now().UnixMilli(), 10)
 				for q := range r.mark.To {
 					set(q, r.s.tags[q]+keys.Jobs, name)

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/feed"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
@@ -175,7 +174,7 @@ func (r *repartition) mustBeArchived(ctx context.Context) error {
 	if err != nil || meta[conn.MetaArchive] == "" {
 		return err
 	}
-	states, err := feed.New(r.s.Store).ReadStates(ctx, r.mark.From)
+	states, err := NewFeed(r.s.Store).ReadStates(ctx, r.mark.From)
 	if err != nil {
 		return err
 	}

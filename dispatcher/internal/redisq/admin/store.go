@@ -4,6 +4,16 @@
 // encrypt with a new key. The commands of cmd/hookladder call them.
 //
 // All read the keys with one walker, by the table keys.Kinds, and count in one way.
+//
+// A JobStore keeps jobs and runs their steps (jobs.go). A job's record has the project's own
+// hash tag. The progress in a partition is kept in that partition and is written by the script
+// that makes the step. So a crash between two steps loses no count, and the partitions refuse a
+// holder that was replaced.
+//
+// A Feed reads the log of a store for an archive, and reports to the store how far it is archived
+// (feed.go). It reads the messages that the log names. At the start, and after a gap, it reads
+// all unfinished deliveries. A RestoreTarget puts the data of an archive back into a store that
+// lost them (restore.go).
 package admin
 
 import (

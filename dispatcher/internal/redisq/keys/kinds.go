@@ -105,7 +105,7 @@ var HomeKinds = []Kind{
 	{Gone, "GONE", "hash", OfEndpoint, "endpoint_delete.lua", "home/endpoints_gone.go"},
 	{Sealed, "SEALED", "hash", OfEndpoint, "endpoint_common.lua", "home/endpoints_sealed.go"},
 
-	{Jobs, "JOBS", "hash", OfNone, "job_put.lua", "jobs/jobs.go"},
+	{Jobs, "JOBS", "hash", OfNone, "job_put.lua", "admin/jobs.go"},
 }
 
 // Named reports whether keys of the kind are named after something.

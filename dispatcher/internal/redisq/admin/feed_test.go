@@ -1,0 +1,399 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+)
+
+// archived is a store with one partition whose log is archived.
+type archived struct {
+	*redisqtest.Project
+	store *redisqtest.Raw
+	feed  *admin.Feed
+	made  int
+}
+
+// onBoth runs a test on both kinds of store.
+func onBoth(t *testing.T, run func(a *archived)) {
+	for name, start := range map[string]func(testing.TB) redistest.Redis{
+		"redis":     func(t testing.TB) redistest.Redis { return redistest.Start(t) },
+		"miniredis": func(t testing.TB) redistest.Redis { return redistest.StartMini(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := redisqtest.NewProject(t, start(t), 1)
+			a := &archived{Project: p, store: p.Open(1)}
+			a.feed = admin.NewFeed(a.store.Bare())
+			require.NoError(t, a.feed.Begin(t.Context()))
+			run(a)
+		})
+	}
+}
+
+// accept publishes messages of so many bytes to one lane.
+func (a *archived) accept(n, bytesOf int) {
+	a.T.Helper()
+	var batch []dispatcher.Entry
+	for range n {
+		a.made++
+		batch = append(batch, a.Entry(fmt.Sprintf("n%d", a.made), []dispatcher.Lane{"u_a"}, func(m *dispatcher.Message) {
+			m.Body, m.Subject = bytes.Repeat([]byte("x"), bytesOf), "" // all are of one size
+		}))
+	}
+	a.Publish(a.store, batch...)
+}
+
+// deliver delivers all that is ready.
+func (a *archived) deliver() {
+	a.T.Helper()
+	for {
+		claimed, _, err := a.store.Claim(context.Background(), "one", []int{0}, 64, 512)
+		require.NoError(a.T, err)
+		if len(claimed) == 0 {
+			return
+		}
+		var batch []dispatcher.Settlement
+		for _, c := range claimed {
+			batch = append(batch, rig.Success(c))
+		}
+		_, _, err = a.store.Settle(context.Background(), "one", batch)
+		require.NoError(a.T, err)
+	}
+}
+
+func (a *archived) state() archive.State {
+	a.T.Helper()
+	states, err := a.feed.States(context.Background(), []int{0})
+	require.NoError(a.T, err)
+	return states[0]
+}
+
+func (a *archived) read() archive.Part {
+	a.T.Helper()
+	p, err := a.feed.Read(context.Background(), 0, a.state().At, 1<<20, 1<<30)
+	require.NoError(a.T, err)
+	return p
+}
+
+func (a *archived) archive(p archive.Part) {
+	a.T.Helper()
+	require.NoError(a.T, a.feed.Archived(context.Background(), []archive.Part{p}))
+}
+
+// trim trims all that it may, and keeps nothing that ended of itself.
+func (a *archived) trim(backlog int64, room bool) {
+	a.T.Helper()
+	keep := dispatcher.Keep{Finished: time.Second, Dead: time.Second, Backlog: backlog}
+	for more := true; more; {
+		trimmed, err := a.store.Trim(context.Background(), "one", []int{0}, keep, room)
+		require.NoError(a.T, err)
+		more = trimmed.More
+	}
+}
+
+// whole counts the messages that are kept.
+func (a *archived) whole() (n int) {
+	for _, m := range a.States(1)[0].Messages {
+		if m.Whole {
+			n++
+		}
+	}
+	return n
+}
+
+func TestWhatIsNotArchivedIsNotTrimmed(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(3, 100)
+		a.deliver()
+		a.Pass(time.Minute)
+		a.trim(0, false)
+		require.Equal(a.T, 3, a.whole())
+		require.Positive(a.T, a.state().Backlog)
+
+		p := a.read()
+		require.Len(a.T, p.Accepted, 3)
+		require.Len(a.T, p.Events, 3)
+		require.Equal(a.T, p.Bytes, a.state().Backlog)
+		require.False(a.T, p.More)
+		a.trim(0, false)
+		require.Equal(a.T, 3, a.whole(), "it is read, and not archived")
+		a.accept(1, 100)
+		a.archive(p)
+		a.Pass(time.Minute)
+		a.trim(0, false)
+		require.Equal(a.T, 4, a.whole(), "there is more, and the clock may have stepped back by a second")
+		p = a.read()
+		require.False(a.T, p.TailLost)
+		a.archive(p)
+		require.Zero(a.T, a.state().Backlog)
+		a.trim(0, false)
+		require.Equal(a.T, 1, a.whole(), "all is archived")
+		require.Equal(a.T, archive.Position{Seq: 1}, a.state().Gap, "of the begin: nothing was cut since")
+		require.Zero(a.T, a.state().Dropped)
+	})
+}
+
+func TestALowerPositionChangesNothing(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(2, 100)
+		first := a.read()
+		a.Pass(time.Millisecond)
+		a.accept(2, 100)
+		both := a.read()
+		require.Equal(a.T, 2*first.Bytes, both.Bytes)
+		a.archive(both)
+		a.accept(1, 100)
+		before := a.state()
+		a.archive(first)
+		a.archive(both)
+		require.Equal(a.T, before, a.state())
+		other := a.read()
+		other.Epoch = "another"
+		a.archive(other)
+		require.Equal(a.T, before, a.state(), "it is of data that are gone")
+		a.archive(a.read())
+		require.NotEqual(a.T, before.At, a.state().At)
+	})
+}
+
+func TestBeyondTheBacklogTheOldestGoAndAreCounted(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		for range 80 {
+			a.accept(1, 1000)
+			a.deliver()
+			a.Pass(2 * time.Second)
+		}
+		before := a.state()
+		a.trim(60_000, false)
+		after := a.state()
+		require.LessOrEqual(a.T, after.Backlog, int64(60_000))
+		require.Positive(a.T, after.Dropped)
+		require.Equal(a.T, before.At, after.At)
+		require.True(a.T, after.Gap.After(after.At))
+		require.Less(a.T, a.whole(), 70)
+		require.Greater(a.T, a.whole(), 30, "no more goes than must")
+
+		p := a.read()
+		require.Zero(a.T, p.Missing, "what is still told of is whole")
+		require.Equal(a.T, after.Backlog, p.Bytes)
+		a.archive(p)
+		require.Zero(a.T, a.state().Backlog)
+		require.Equal(a.T, after.Gap, a.state().Gap, "until the archive was compared with the store")
+	})
+}
+
+func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(8, 1000)
+		a.deliver()
+		a.Pass(2 * time.Minute)
+		a.accept(1, 1000)
+		a.deliver()
+		a.Pass(2 * time.Minute)
+		a.trim(0, false)
+		require.Equal(a.T, 9, a.whole())
+		a.trim(0, true)
+		require.Less(a.T, a.whole(), 9)
+		require.Positive(a.T, a.state().Dropped)
+	})
+}
+
+// Memory may be freed between the reading of the log and that of its messages.
+func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(8, 1000)
+		a.deliver()
+		a.Pass(2 * time.Minute)
+		a.accept(1, 1000)
+		reader := redisqtest.Open(a.T, a.Options)
+		a.feed = admin.NewFeed(reader.Bare())
+		before := a.state()
+		reader.Client().AddHook(&swap{before: 1, do: func() { a.trim(0, true) }})
+		p, err := a.feed.Read(a.T.Context(), 0, before.At, 1<<20, 1<<30)
+		require.NoError(a.T, err)
+		require.Equal(a.T, 8, p.Missing)
+		require.Len(a.T, p.Accepted, 9)
+		require.EqualValues(a.T, 17, a.state().Dropped, "their lines of acceptance and end, and one of the ninth")
+	})
+}
+
+// What is archived makes room: so an archive begins where there is none.
+func TestAnArchiveBeginsWhileMemoryIsFull(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	a := &archived{Project: p, store: p.Open(1)}
+	a.feed = admin.NewFeed(a.store.Bare())
+	a.accept(1, 10)
+	require.NoError(t, a.store.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.NoError(t, a.feed.Begin(t.Context()))
+	require.NoError(t, a.feed.Begin(t.Context()))
+	last := a.state().Last
+	a.archive(archive.Part{Epoch: a.state().Epoch, To: archive.Position{MS: last.MS + 1}, Bytes: 1})
+	require.True(t, a.state().At.After(last))
+	require.NoError(t, a.store.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+}
+
+func TestAStoreThatWasEmptiedHasAnotherEpoch(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		epoch := a.state().Epoch
+		require.NotEmpty(a.T, epoch)
+		require.Equal(a.T, epoch, a.state().Epoch)
+		require.NoError(a.T, a.store.Client().Del(a.T.Context(), redisqtest.Keys(a.T, a.store.Client(), a.Options.Project)...).Err())
+		a.Pass(time.Second)
+		require.NotEqual(a.T, epoch, a.state().Epoch)
+		require.Equal(a.T, "1", a.store.Client().HGet(a.T.Context(), keys.Home(a.Options.Project)+keys.Meta, "archive").Val())
+	})
+}
+
+func TestWhatWasBeforeTheBeginIsNotRead(t *testing.T) {
+	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	a := &archived{Project: p, store: p.Open(1)}
+	a.feed = admin.NewFeed(a.store.Bare())
+	a.accept(2, 10)
+	a.deliver()
+	a.accept(2, 10)
+	require.NoError(t, a.feed.Begin(t.Context()))
+	require.Empty(t, a.read().Events)
+	page, err := a.feed.Unfinished(t.Context(), 0, "")
+	require.NoError(t, err)
+	require.Empty(t, page.Next)
+	require.Len(t, page.Open, 2)
+	require.Equal(t, 4, page.Messages)
+	require.Equal(t, 4, page.Total)
+	a.accept(1, 10)
+	got := a.read()
+	require.Len(t, got.Accepted, 1)
+	other := p.Open(1) // another instance knows by :meta
+	got2, _, err := other.Schedule(t.Context(), "two", 0, 0, []dispatcher.Entry{p.Entry("x", []dispatcher.Lane{"u_b", "u_c"})})
+	require.NoError(t, err)
+	require.NoError(t, got2[0].Err)
+	require.Len(t, a.read().Accepted, 2)
+}
+
+func TestALargeBodyIsReadToo(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(1, 20_000)
+		a.accept(1, 2<<20)
+		p := a.read()
+		require.Len(a.T, p.Accepted[0].Body, 20_000)
+		require.Len(a.T, p.Accepted[1].Body, 2<<20)
+		require.Greater(a.T, p.Bytes, int64(2<<20+20_000))
+		m := redisqtest.Unarchive(a.T, "n2", p.Accepted[1].Head, p.Accepted[1].Body)
+		require.Len(a.T, m.Body, 2<<20)
+		require.Equal(a.T, "a.b", m.Topic)
+
+		one, err := a.feed.Read(a.T.Context(), 0, p.From, 100, 1<<20)
+		require.NoError(a.T, err)
+		require.Len(a.T, one.Accepted, 1, "no more bytes than asked for")
+		require.True(a.T, one.More)
+	})
+}
+
+func TestAMessageThatHasGoneIsCounted(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(2, 10)
+		require.NoError(a.T, a.store.Client().HDel(a.T.Context(), keys.Tag(a.Options.Project, 0)+keys.Messages, "n1").Err())
+		p := a.read()
+		require.Equal(a.T, 1, p.Missing)
+		require.Nil(a.T, p.Accepted[0].Message)
+		require.Equal(a.T, []dispatcher.Lane{"u_a"}, p.Accepted[0].Lanes)
+		require.NotNil(a.T, p.Accepted[1].Message)
+	})
+}
+
+func TestWhoAskedIsTold(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		ctx := dispatcher.WithCaller(a.T.Context(), "key:ops")
+		a.Publish(a.store, a.Entry("later", []dispatcher.Lane{"u_a"}, redisqtest.After(time.Hour)))
+		due := a.Now.Add(time.Hour)
+		_, _, err := a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, false)
+		require.NoError(a.T, err)
+		a.deliver()
+		_, _, err = a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, true)
+		require.NoError(a.T, err)
+		p := a.read()
+		require.Len(a.T, p.Events, 3)
+		require.Equal(a.T, "key:ops", p.Events[0].By)
+		require.WithinDuration(a.T, due, p.Events[0].Due, time.Millisecond)
+		require.False(a.T, p.Events[0].Anew)
+		require.Equal(a.T, archive.Delivered, p.Events[1].Kind)
+		require.Equal(a.T, "key:ops", p.Events[2].By)
+		require.True(a.T, p.Events[2].Anew)
+		require.Equal(a.T, 1, p.Events[2].Attempt.Number)
+		require.Len(a.T, p.Accepted, 2)
+		require.True(a.T, p.Accepted[1].Again)
+		folded := archive.Fold([]archive.Part{p}, nil)
+		require.Len(a.T, folded.Open, 1)
+		require.Equal(a.T, 1, folded.Open[0].Base)
+		require.NotEmpty(a.T, folded.Open[0].Body)
+	})
+}
+
+// A success that comes when its delivery is leased to another instance ends the delivery once.
+func TestALateSuccessIsToldOnce(t *testing.T) {
+	for _, verdict := range []dispatcher.Verdict{dispatcher.Retry, dispatcher.Delivered} {
+		onBoth(t, func(a *archived) {
+			a.accept(1, 10)
+			claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
+			require.NoError(a.T, err)
+			for range 2 { // it is repeated, since its answer was lost
+				a.settle("two", claimed[0].ID, dispatcher.Delivered)
+			}
+			a.settle("one", claimed[0].ID, verdict)
+			p := a.read()
+			folded := archive.Fold([]archive.Part{p}, nil)
+			require.Empty(a.T, folded.Open)
+			var kinds []archive.Kind
+			for _, e := range p.Events {
+				kinds = append(kinds, e.Kind)
+			}
+			require.ElementsMatch(a.T, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
+		})
+	}
+}
+
+// settle records an attempt of an instance.
+func (a *archived) settle(by string, id dispatcher.DeliveryID, verdict dispatcher.Verdict) {
+	attempt := dispatcher.Attempt{Number: 1, At: a.Now, Status: 200, Verdict: verdict}
+	if verdict != dispatcher.Delivered {
+		attempt.Status, attempt.Class = 503, dispatcher.ClassStatus
+	}
+	_, _, err := a.store.Settle(a.T.Context(), by, []dispatcher.Settlement{{ID: id, Verdict: verdict, Attempt: attempt, Wait: time.Minute}})
+	require.NoError(a.T, err)
+}
+
+// What the evidence says of an attempt comes with its event.
+func TestAnEventHasItsAttempt(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(1, 10)
+		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
+		require.NoError(a.T, err)
+		attempt := dispatcher.Attempt{
+			Number: 1, At: a.Now, Status: 503, Verdict: dispatcher.Retry, Duration: 1234 * time.Microsecond, Class: "5xx", Error: "no", Address: "192.0.2.1",
+		}
+		_, _, err = a.store.Settle(a.T.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: 5 * time.Minute}})
+		require.NoError(a.T, err)
+		p := a.read()
+		require.Len(a.T, p.Events, 1)
+		e := p.Events[0]
+		require.Equal(a.T, archive.Retry, e.Kind)
+		require.Equal(a.T, 5*time.Minute, e.Wait)
+		require.Equal(a.T, attempt, e.Attempt)
+		require.Equal(a.T, a.Now.UnixMilli(), e.At.UnixMilli())
+		folded := archive.Fold([]archive.Part{p}, nil)
+		require.Equal(a.T, stored.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
+		require.WithinDuration(a.T, a.Now.Add(5*time.Minute), folded.Open[0].Due, 2*time.Millisecond)
+	})
+}

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
 // flow runs the process and stops it in this order:
@@ -86,7 +86,7 @@ func (f flow) run(ctx context.Context) error {
 	run("figures", func() error { return f.process.gauge.Run(counting) })
 	run("audit", func() error { return f.process.store.Audit().Run(working) })
 	run("repair", func() error {
-		return admin.KeepMended(working, f.process.store, start.Instance(), f.o.Log)
+		return admin.KeepMended(working, f.process.store, redisq.InstanceName(), f.o.Log)
 	})
 	run("jobs", func() error { return f.process.jobs.Run(ctx) }) // other instances take over its jobs
 	run("notices", func() error { return f.process.notices.Run(working) })

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	instance "github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // Without keys the API takes a call from this host for the operator's.
@@ -65,7 +65,7 @@ func TestAMessageNeverCallsAnotherInstance(t *testing.T) {
 
 func TestALoopbackListenerIsOfItsHost(t *testing.T) {
 	loop, lan := netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("10.1.2.3:8080")
-	here := instance.Instance()
+	here := redisq.InstanceName()
 	for name, want := range map[string][]netip.AddrPort{
 		here: {loop, lan}, here + "-2": {loop, lan}, "elsewhere-01JZZZZZZZZZZZZZZZZZZZZZZZ": {lan}, "x" + here: {lan}, here + "-x": {lan}, here + "x": {lan}, "": {lan},
 	} {

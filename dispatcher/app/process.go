@@ -26,7 +26,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
@@ -176,7 +175,7 @@ func newEngine(store *redisq.Store, guard *egress.Guard, share descriptors, o Op
 		return nil, err
 	}
 	e := o.Engine
-	e.Instance = start.Instance()
+	e.Instance = redisq.InstanceName()
 	e.UserAgent = cmp.Or(e.UserAgent, "Hookladder/"+o.Version)
 	e.Version = o.Version
 	e.Log = o.Log
@@ -261,7 +260,7 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 // watched returns a gauge, which observes the engine like the metrics. It has its own instance
 // name, because the engine's name changes if other instances report the engine dead.
 func (o *Options) watched(store *redisq.Store, figures *metrics.Metrics) *observe.Gauge {
-	g := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: start.Instance(), Now: store.Now, Log: o.Log})
+	g := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: redisq.InstanceName(), Now: store.Now, Log: o.Log})
 	all := observers{figures, g}
 	if o.Engine.Observer != nil {
 		all = append(all, o.Engine.Observer)

@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 )
 
 // openStore opens the store of the options. It returns the function that closes it.
@@ -24,7 +23,7 @@ func openStore(ctx context.Context, o Options) (*redisq.Store, func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := start.Open(ctx, start.Options{
+	store, err := redisq.Await(ctx, redisq.AwaitOptions{
 		Options: storeOptions(at, o), Wait: o.StoreWait, Forgets: o.InMemory, Name: func(err error) error { return named(o, err) },
 	})
 	if err == nil && o.Archive.URL != "" {
@@ -118,7 +117,7 @@ func storeOptions(url string, o Options) redisq.Options {
 func reached(all map[string][]netip.AddrPort) (listens []netip.AddrPort) {
 	for name, each := range all {
 		for _, at := range each {
-			if !at.Addr().IsLoopback() || start.OnThisHost(name) {
+			if !at.Addr().IsLoopback() || redisq.OnThisHost(name) {
 				listens = append(listens, at)
 			}
 		}

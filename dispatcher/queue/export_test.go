@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 )
 
 // Read returns a message with its deliveries.
@@ -13,7 +13,7 @@ func (q *Queue) Read(ctx context.Context, id string) (dispatcher.MessageView, er
 }
 
 // StoreOptions returns the options of the store.
-func (o Options) StoreOptions(url string) (start.Options, error) {
+func (o Options) StoreOptions(url string) (redisq.AwaitOptions, error) {
 	s, err := o.settings(url)
 	return s.store, err
 }

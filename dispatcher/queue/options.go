@@ -17,7 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -82,7 +81,7 @@ var projectName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // settings are Options in the form that the parts of a Queue need.
 type settings struct {
-	store   start.Options
+	store   redisq.AwaitOptions
 	engine  engine.Options
 	policy  dispatcher.Policy
 	workers int
@@ -135,7 +134,7 @@ func (o Options) settings(url string) (settings, error) {
 	}
 	s.policy = dispatcher.Policy{MaxBody: most, HeaderPrefix: prefix}
 	s.engine = engine.Options{
-		Instance: start.Instance(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
+		Instance: redisq.InstanceName(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
 		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: observe.NewTracer(o.TracerProvider, version()), Log: s.log,
 	}
 	s.store, err = o.store(url, project, keep)
@@ -145,7 +144,7 @@ func (o Options) settings(url string) (settings, error) {
 }
 
 // store returns the options of the store.
-func (o Options) store(url, project string, keep dispatcher.Keep) (start.Options, error) {
+func (o Options) store(url, project string, keep dispatcher.Keep) (redisq.AwaitOptions, error) {
 	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
 	if err != nil {
 		err = fmt.Errorf("option Durability: %w", err)
@@ -157,7 +156,7 @@ func (o Options) store(url, project string, keep dispatcher.Keep) (start.Options
 			err = errors.Join(err, fmt.Errorf("option EncryptionKey: %w", wrong))
 		}
 	}
-	return start.Options{Forgets: o.Forgetful, Options: redisq.Options{
+	return redisq.AwaitOptions{Forgets: o.Forgetful, Options: redisq.Options{
 		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))), Master: o.RedisMaster, CAFile: o.RedisCAFile,
 		Durability: durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
 		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box,

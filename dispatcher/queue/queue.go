@@ -16,7 +16,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -50,7 +49,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	store, err := start.Open(ctx, s.store)
+	store, err := redisq.Await(ctx, s.store)
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
@@ -83,7 +82,7 @@ func (q *Queue) work(ctx context.Context, counts *observe.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })
-	counter.Go(func() error { return admin.KeepMended(counting, q.store, start.Instance(), q.lines.Logger()) })
+	counter.Go(func() error { return admin.KeepMended(counting, q.store, redisq.InstanceName(), q.lines.Logger()) })
 	q.engineErr = q.engine.Run(ctx)
 	stop()
 	q.engineErr = errors.Join(q.engineErr, counter.Wait())

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/start"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
@@ -61,7 +61,7 @@ func dieHolding(t testing.TB, url string, n int, victims ...string) {
 	o := queue.Options{}
 	s, err := o.StoreOptions(url)
 	require.NoError(t, err)
-	store, err := start.Open(t.Context(), s)
+	store, err := redisq.Await(t.Context(), s)
 	require.NoError(t, err)
 	defer store.Close()
 	for _, by := range victims {
@@ -160,7 +160,7 @@ func (p *program) takeOver(t testing.TB, url string) {
 	o := queue.Options{}
 	s, err := o.StoreOptions(url)
 	require.NoError(t, err)
-	store, err := start.Open(t.Context(), s)
+	store, err := redisq.Await(t.Context(), s)
 	require.NoError(t, err)
 	defer store.Close()
 	names, err := store.Client().HKeys(t.Context(), "{default}:instances").Result()

@@ -4,11 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
+	"github.com/redis/go-redis/v9"
 )
 
 // Internals that the tests of this package use.
@@ -65,3 +64,10 @@ func (s *Store) ForgetPolls() { s.LaneReader.Pace.Old = 0 }
 
 // Buried reads the counts of the dead, and orders at most so many groups at a time.
 func (s *Store) Buried(most int) *read.DeadCounts { return read.NewDeadCounts(s.conn, most) }
+
+// What the tests of this package look at from inside.
+var (
+	JudgeStart    = judge
+	StartWarnings = warnings
+	Unverified    = unverified
+)

@@ -1,7 +1,4 @@
-// Package start opens a store for a long-running process. It retries until the store is available.
-// It returns an error if the store is known to lose acknowledged data. It logs a warning for each
-// capability that the store lacks.
-package start
+package redisq
 
 import (
 	"context"
@@ -18,7 +15,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -31,26 +27,26 @@ const (
 	awaitLine = 5 * time.Second
 )
 
-// Options configure the store and how long Open waits for it.
-type Options struct {
-	redisq.Options               // must have a logger
-	Wait           time.Duration // how long Open retries if the store is out of reach; 0: Open does not retry
-	Forgets        bool          // the store may lose its data; for experiments and for tests
+// AwaitOptions configure the store and how long Await waits for it.
+type AwaitOptions struct {
+	Options               // must have a logger
+	Wait    time.Duration // how long Await retries if the store is out of reach; 0: Await does not retry
+	Forgets bool          // the store may lose its data; for experiments and for tests
 
 	Name func(error) error // adds the name of the setting to the error of an unreachable store; nil: the error is returned unchanged
 }
 
 // named returns an error in the form that people read.
-func (o Options) named(err error) error {
+func (o AwaitOptions) named(err error) error {
 	if o.Name == nil {
 		return err
 	}
 	return o.Name(err)
 }
 
-// Open opens a store that may not be available yet. It retries for Options.Wait. If the settings
+// Await opens a store that may not be available yet. It retries for AwaitOptions.Wait. If the settings
 // are wrong or the store is unfit, it returns the error at once.
-func Open(ctx context.Context, o Options) (*redisq.Store, error) {
+func Await(ctx context.Context, o AwaitOptions) (*Store, error) {
 	if unverified(o.URL) {
 		o.Log.Warn("the store's certificate is not verified: anybody on the way can read and change what is kept; leave out skip_verify and name its CA with REDIS_CA_FILE")
 	}
@@ -83,8 +79,8 @@ func comes(err error) bool {
 }
 
 // open opens a store that replies and is fit for use.
-func open(ctx context.Context, o Options) (*redisq.Store, error) {
-	store, err := redisq.Open(ctx, o.Options)
+func open(ctx context.Context, o AwaitOptions) (*Store, error) {
+	store, err := Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +91,8 @@ func open(ctx context.Context, o Options) (*redisq.Store, error) {
 }
 
 // admit returns an error if the store is unfit, and logs a warning for each capability that it
-// lacks. If Options.Forgets is set, it always accepts the store.
-func admit(ctx context.Context, store *redisq.Store, o Options) error {
+// lacks. If AwaitOptions.Forgets is set, it always accepts the store.
+func admit(ctx context.Context, store *Store, o AwaitOptions) error {
 	info, err := store.Store(ctx)
 	if err != nil || o.Forgets {
 		return err
@@ -148,9 +144,9 @@ func unverified(store string) bool {
 	return skips && err == nil
 }
 
-// Instance returns a name that no process had before. It begins with the name of the host, so that
+// InstanceName returns a name that no process had before. It begins with the name of the host, so that
 // people can find the process.
-func Instance() string {
+func InstanceName() string {
 	return hostname() + "-" + ulid.MustNew(ulid.Now(), rand.Reader).String()
 }
 

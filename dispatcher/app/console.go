@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/deploy"
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
@@ -52,7 +52,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		return rest, nil
 	}
 	keyring, links := p.keyring, p.store.Access()
-	caller := func(k callers.APIKey, ok bool) (access.Caller, bool) { return k.Caller(), ok }
+	caller := func(k callers.APIKey, ok bool) (dispatcher.Browser, bool) { return k.Caller(), ok }
 	keyless := func() bool { return keyring.Keys().Empty() }
 	var archived func() archive.Status
 	if p.archiver != nil {
@@ -60,8 +60,8 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 	}
 	pages, err := console.New(console.Options{
 		API:      rest,
-		Find:     func(key string) (access.Caller, bool) { return caller(keyring.Keys().Find(key)) },
-		Owned:    func(owner string) (access.Caller, bool) { return caller(keyring.Keys().Owned(owner)) },
+		Find:     func(key string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Find(key)) },
+		Owned:    func(owner string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
 		Link:     links.LinkByToken, Meter: console.LinkMeter{Spend: links.SpendLink, TakeBack: links.UnspendLink},

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -24,7 +24,7 @@ func TestAllChangesOfALinkAreLimited(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, got.StatusCode)
 	got = who.post("/link/endpoints/"+e, url.Values{"url": {"ftp://a.example"}, "was.url": {"x"}})
 	require.Equal(t, http.StatusUnprocessableEntity, got.StatusCode, "what is refused costs nothing")
-	for i := range access.LinkCalls {
+	for i := range dispatcher.LinkCalls {
 		act := []string{"pause", "resume"}[i%2]
 		got := who.post("/link/endpoints/"+e+"/"+act, nil)
 		require.Equal(t, http.StatusSeeOther, got.StatusCode, "call %d: %s", i+1, got.text)
@@ -47,7 +47,7 @@ func TestAllChangesOfALinkAreLimited(t *testing.T) {
 func TestALinkAddsSoManyEndpointsAlsoAtOnce(t *testing.T) {
 	redis := redistest.Start(t)
 	instances := []*process{start(t, peoplesOptions(t, redis.URL())), start(t, peoplesOptions(t, redis.URL()))}
-	const there = access.LinkEndpoints - 10
+	const there = dispatcher.LinkEndpoints - 10
 	for range there {
 		instances[0].mustEndpoint("A", "https://a.example/")
 	}
@@ -63,7 +63,7 @@ func TestALinkAddsSoManyEndpointsAlsoAtOnce(t *testing.T) {
 	all.Wait()
 	page, err := instances[0].boss().Endpoints(t.Context(), client.EndpointFilter{Tenants: []string{"A"}, Limit: 500})
 	require.NoError(t, err)
-	require.Len(t, page.Data, access.LinkEndpoints)
+	require.Len(t, page.Data, dispatcher.LinkEndpoints)
 	got := instances[0].openedLink(path).post("/link/endpoints", url.Values{"url": {"https://new.example/"}, "topics": {"*"}})
 	require.Contains(t, got.text, "50 endpoints")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -22,7 +22,7 @@ import (
 func TestSignInsWithAKeyAreLimitedAtAllInstancesTogether(t *testing.T) {
 	at := redistest.Start(t).URL()
 	instances := []*process{start(t, peoplesOptions(t, at)), start(t, peoplesOptions(t, at))}
-	for i := range access.SignIns {
+	for i := range dispatcher.SignIns {
 		instances[i%2].signedIn("audit")
 	}
 	for _, p := range instances {
@@ -87,7 +87,7 @@ func TestALinkEndsWithItsKeyAndTheLogSaysHowMany(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Data, 4)
 	for _, l := range page.Data {
-		require.Equal(t, l.ID != id, l.Ended == access.EndedKey, "%+v", l)
+		require.Equal(t, l.ID != id, l.Ended == dispatcher.EndedKey, "%+v", l)
 	}
 	require.Eventually(t, func() bool {
 		return strings.Contains(logged.String(), `msg="links ended with their keys" keys=1 links=3`)

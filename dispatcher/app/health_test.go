@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 )
@@ -49,21 +48,21 @@ func TestFiguresOutliveTheirProcess(t *testing.T) {
 	figures := home.NewHealth(store.Conn())
 	minutes, err := figures.Minutes(t.Context(), began, time.Now().Add(time.Minute))
 	require.NoError(t, err)
-	var sum health.Minute
+	var sum dispatcher.Minute
 	for _, m := range minutes {
 		sum.Merge(m)
 	}
 	require.EqualValues(t, 6, sum.Late.Total())
-	sum.Late = health.Durations{}
-	require.Equal(t, health.Minute{Accepted: 6, Delivered: 4, Failed: 2, Dead: 2}, sum)
+	sum.Late = dispatcher.Durations{}
+	require.Equal(t, dispatcher.Minute{Accepted: 6, Delivered: 4, Failed: 2, Dead: 2}, sum)
 
 	bars, err := figures.Bars(t.Context(), []dispatcher.Lane{lane}, began)
 	require.NoError(t, err)
-	var bar health.Bar
+	var bar dispatcher.Bar
 	for _, b := range bars[lane] {
 		bar.Merge(b)
 	}
 	require.EqualValues(t, 6, bar.Took.Total())
-	bar.Took = health.Durations{}
-	require.Equal(t, health.Bar{Delivered: 4, Failed: health.Failures{Refused: 2}}, bar)
+	bar.Took = dispatcher.Durations{}
+	require.Equal(t, dispatcher.Bar{Delivered: 4, Failed: dispatcher.Failures{Refused: 2}}, bar)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -122,12 +122,12 @@ func TestASessionThatIsForgedInRedisSignsNobodyIn(t *testing.T) {
 		require.Len(t, fields, 1)
 		ends := time.Now().Add(time.Hour).UnixMilli()
 
-		low := access.HashToken(support.cookie("hookladder", "/"))
+		low := dispatcher.HashToken(support.cookie("hookladder", "/"))
 		own := h.hash(h.home+":session:"+ownerOf(peoplesKeys["support"]), low)
 		mac := own[strings.LastIndex(own, " ")+1:]
 		for _, record := range fields {
-			for _, token := range []string{"x", access.Key{}.NewSession(), access.NewKey(ownerOf(peoplesKeys["boss"]), [32]byte{}).NewSession()} {
-				hash := access.HashToken(token)
+			for _, token := range []string{"x", dispatcher.AccessKey{}.NewSession(), dispatcher.NewAccessKey(ownerOf(peoplesKeys["boss"]), [32]byte{}).NewSession()} {
+				hash := dispatcher.HashToken(token)
 				for _, text := range []string{record, own, fmt.Sprintf("1 %d %s", ends, mac), fmt.Sprintf("1 %d ", ends), fmt.Sprint(ends)} {
 					h.set(theirs, hash, text)
 					h.set(h.home+":session:"+hash, "key", ownerOf(peoplesKeys["boss"])) // as it was once
@@ -168,8 +168,8 @@ func TestALinkThatIsForgedInRedisOpensNothing(t *testing.T) {
 		}
 		h.set(links, id, strings.Replace(good, parts[2], fmt.Sprint(time.Now().Add(10_000*time.Hour).UnixMilli()), 1))
 		require.Equal(t, http.StatusNotFound, who.get("/link/").StatusCode, "prolonged")
-		for _, token := range []string{access.Key{}.NewLink(), access.NewKey(ownerOf(peoplesKeys["boss"]), [32]byte{}).NewLink()} {
-			put(access.LinkID(token), access.HashToken(token), strings.Replace(parts[5], `"B"`, `"A","Manage":true`, 1))
+		for _, token := range []string{dispatcher.AccessKey{}.NewLink(), dispatcher.NewAccessKey(ownerOf(peoplesKeys["boss"]), [32]byte{}).NewLink()} {
+			put(dispatcher.LinkID(token), dispatcher.HashToken(token), strings.Replace(parts[5], `"B"`, `"A","Manage":true`, 1))
 			forged := h.with("hookladder-link", token)
 			require.Equal(t, http.StatusNotFound, forged.get("/link/").StatusCode)
 			require.Equal(t, http.StatusNotFound, forged.get("/link/"+token).StatusCode)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
@@ -153,7 +152,7 @@ func (p *process) apiOptions() httpapi.Options {
 // newRing returns the ring of keys. It also checks sessions and links.
 func newRing(store *redisq.Store, o Options) *callers.KeyRing {
 	ring := callers.NewKeyRing(o.Keys)
-	store.Access().UseKeys(func() access.Keys { return ring.Keys().Bindings() })
+	store.Access().UseKeys(func() dispatcher.AccessKeys { return ring.Keys().Bindings() })
 	return ring
 }
 

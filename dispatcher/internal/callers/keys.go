@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
@@ -91,7 +90,7 @@ func (k APIKey) Owner() string {
 }
 
 // Binding binds sessions and links to the key.
-func (k APIKey) Binding() access.Key { return access.NewKey(k.Owner(), k.sum) }
+func (k APIKey) Binding() dispatcher.AccessKey { return dispatcher.NewAccessKey(k.Owner(), k.sum) }
 
 // APIKeys are the keys with which the API may be called.
 type APIKeys struct {
@@ -105,8 +104,8 @@ func (k APIKeys) Empty() bool { return len(k.keys) == 0 }
 func (k APIKeys) Len() int { return len(k.keys) }
 
 // Bindings bind sessions and links to each of the keys.
-func (k APIKeys) Bindings() access.Keys {
-	all := make(access.Keys, len(k.keys))
+func (k APIKeys) Bindings() dispatcher.AccessKeys {
+	all := make(dispatcher.AccessKeys, len(k.keys))
 	for i, one := range k.keys {
 		all[i] = one.Binding()
 	}
@@ -175,8 +174,8 @@ func (k APIKeys) Owned(owner string) (found APIKey, ok bool) {
 }
 
 // Caller is the key as a browser's.
-func (k APIKey) Caller() access.Caller {
-	return access.Caller{
+func (k APIKey) Caller() dispatcher.Browser {
+	return dispatcher.Browser{
 		Name: k.Name, Key: k.Owner(),
 		Read: k.Scope.Allows(Read), Bodies: k.Scope.Allows(Bodies), Admin: k.Scope.Allows(Admin),
 	}

@@ -36,29 +36,27 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // Options are the dependencies and settings of the pages.
 type Options struct {
-	API      http.Handler                                                 // of this process
-	Find     func(key string) (access.Caller, bool)                       // returns the owner of an API key
-	Owned    func(owner string) (access.Caller, bool)                     // returns the API key with this owner text
-	Keyless  func() bool                                                  // reports that there are no keys, so the API serves this host only
-	Sessions Sessions                                                     // the sessions of browsers that signed in
-	Link     func(ctx context.Context, token string) (access.Link, error) // returns the link of a token
-	Shown    Shown                                                        // the stored results of actions
-	Meter    LinkMeter                                                    // counts the changes of links
-	Form     ReadForm                                                     // reads the forms of visitors; nil: without a budget
+	API      http.Handler                                                     // of this process
+	Find     func(key string) (dispatcher.Browser, bool)                      // returns the owner of an API key
+	Owned    func(owner string) (dispatcher.Browser, bool)                    // returns the API key with this owner text
+	Keyless  func() bool                                                      // reports that there are no keys, so the API serves this host only
+	Sessions Sessions                                                         // the sessions of browsers that signed in
+	Link     func(ctx context.Context, token string) (dispatcher.Link, error) // returns the link of a token
+	Shown    Shown                                                            // the stored results of actions
+	Meter    LinkMeter                                                        // counts the changes of links
+	Form     ReadForm                                                         // reads the forms of visitors; nil: without a budget
 
-	Minutes      func(ctx context.Context, since, until time.Time) ([]health.Minute, error)                                    // nil: not counted
-	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) // of at most 100 lanes; nil: none are counted
-	FiguresSince func(dispatcher.Lane) time.Time                                                                               // when the Bars of a lane began; nil or zero: unknown
-	Archive      func() archive.Status                                                                                         // nil: no archive
+	Minutes      func(ctx context.Context, since, until time.Time) ([]dispatcher.Minute, error)                                    // nil: not counted
+	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) // of at most 100 lanes; nil: none are counted
+	FiguresSince func(dispatcher.Lane) time.Time                                                                                   // when the Bars of a lane began; nil or zero: unknown
+	Archive      func() archive.Status                                                                                             // nil: no archive
 
 	Now       func() time.Time // the store's clock
 	Settings  []Setting        // the settings of this process
@@ -96,7 +94,7 @@ func readPlain(w http.ResponseWriter, r *http.Request, _ string, most int64) (re
 // session. Any other error says that this is unknown.
 type Sessions struct {
 	Open  func(ctx context.Context, key string) (token string, err error) // for the owner text of an API key
-	Get   func(ctx context.Context, token string) (access.Session, error)
+	Get   func(ctx context.Context, token string) (dispatcher.Session, error)
 	Close func(ctx context.Context, token string) error
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 const (
@@ -22,9 +22,9 @@ type slot struct {
 
 // slots sums the last day into n slots of the same length, oldest first. Missing half hours
 // count as zero.
-func slots(list []health.Bar, until time.Time, n int) []slot {
-	each := time.Duration(health.KeptBars/n) * health.Half
-	begin := until.Truncate(health.Half).Add(health.Half - time.Duration(n)*each)
+func slots(list []dispatcher.Bar, until time.Time, n int) []slot {
+	each := time.Duration(dispatcher.KeptBars/n) * dispatcher.HalfHour
+	begin := until.Truncate(dispatcher.HalfHour).Add(dispatcher.HalfHour - time.Duration(n)*each)
 	out := make([]slot, n)
 	for i := range out {
 		out[i].at = begin.Add(time.Duration(i) * each)
@@ -53,14 +53,14 @@ func (s slot) heights(most int64, height float64) (failed, delivered float64) {
 
 // Bars draws the last day of one lane for a row of a list: 24 bars, each with the failed
 // part below the delivered one.
-func Bars(list []health.Bar, until time.Time) template.HTML {
+func Bars(list []dispatcher.Bar, until time.Time) template.HTML {
 	return bars(slots(list, until, 24), barsWidth, barsHeight, `<svg class="bars" width="118" height="26" viewBox="0 0 118 26" role="img"`, false)
 }
 
 // WideBars draws the half hours of the last day of one lane, in full width. Each bar shows
 // its numbers under the pointer.
-func WideBars(list []health.Bar, until time.Time) template.HTML {
-	return bars(slots(list, until, health.KeptBars), wideWidth, wideHeight,
+func WideBars(list []dispatcher.Bar, until time.Time) template.HTML {
+	return bars(slots(list, until, dispatcher.KeptBars), wideWidth, wideHeight,
 		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true)
 }
 
@@ -83,7 +83,7 @@ func bars(list []slot, width, height float64, open string, labelled bool) templa
 		}
 		if labelled {
 			fmt.Fprintf(&titles, `<rect class="b-hit" x="%s" y="0" width="%s" height="%s"><title>%s–%s: %s, %s</title></rect>`, number(x), number(step), number(height),
-				chartClock(s.at, false), chartClock(s.at.Add(health.Half), false), many(s.delivered, "delivered"), many(s.failed, "failed"))
+				chartClock(s.at, false), chartClock(s.at.Add(dispatcher.HalfHour), false), many(s.delivered, "delivered"), many(s.failed, "failed"))
 		}
 	}
 	fmt.Fprintf(&b, `%s aria-label="The last 24 hours: %s, %s">`, open, many(delivered, "delivered"), many(failed, "failed"))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -49,12 +49,12 @@ func columns(picture, class string) (list [][]string) {
 	return list
 }
 
-func bar(ago time.Duration, delivered, server int64) health.Bar {
-	return health.Bar{At: chartNoon.Truncate(health.Half).Add(-ago), Delivered: delivered, Failed: health.Failures{Server: server}}
+func bar(ago time.Duration, delivered, server int64) dispatcher.Bar {
+	return dispatcher.Bar{At: chartNoon.Truncate(dispatcher.HalfHour).Add(-ago), Delivered: delivered, Failed: dispatcher.Failures{Server: server}}
 }
 
 func TestBarsJoinTwoHalvesOfAnHour(t *testing.T) {
-	got := string(console.Bars([]health.Bar{bar(0, 30, 0), bar(30*time.Minute, 20, 50), bar(time.Hour, 0, 1), bar(25*time.Hour, 900, 0)}, chartNoon))
+	got := string(console.Bars([]dispatcher.Bar{bar(0, 30, 0), bar(30*time.Minute, 20, 50), bar(time.Hour, 0, 1), bar(25*time.Hour, 900, 0)}, chartNoon))
 	mustBeSVG(t, got)
 	require.Contains(t, got, `aria-label="The last 24 hours: 50 delivered, 51 failed"`)
 	ok, failed := columns(got, "b-ok"), columns(got, "b-fail")
@@ -67,7 +67,7 @@ func TestBarsJoinTwoHalvesOfAnHour(t *testing.T) {
 }
 
 func TestWideBarsTellTheirNumbers(t *testing.T) {
-	got := string(console.WideBars([]health.Bar{bar(0, 3, 1), bar(23*time.Hour+30*time.Minute, 8, 0)}, chartNoon))
+	got := string(console.WideBars([]dispatcher.Bar{bar(0, 3, 1), bar(23*time.Hour+30*time.Minute, 8, 0)}, chartNoon))
 	mustBeSVG(t, got)
 	require.Equal(t, 48, strings.Count(got, "<title>"))
 	require.Contains(t, got, "<title>12:00–12:30: 3 delivered, 1 failed</title>")

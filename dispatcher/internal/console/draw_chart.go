@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // point has the rates of one part of the chart, per second.
@@ -30,7 +30,7 @@ const chartHeight = 200.0
 // Chart draws the rates of accepted, delivered and failed messages in the time before
 // until. A script reads the values from data-points and shows them at the pointer. A screen
 // reader gets a sentence.
-func Chart(minutes []health.Minute, until time.Time, length time.Duration) template.HTML {
+func Chart(minutes []dispatcher.Minute, until time.Time, length time.Duration) template.HTML {
 	each, grid := steps(length)
 	list := points(minutes, until, length, each)
 	top, line := scale(list)
@@ -66,7 +66,7 @@ func Chart(minutes []health.Minute, until time.Time, length time.Duration) templ
 }
 
 // points sums minutes into parts of the same length. Missing minutes count as zero.
-func points(minutes []health.Minute, until time.Time, length, each time.Duration) []point {
+func points(minutes []dispatcher.Minute, until time.Time, length, each time.Duration) []point {
 	list := make([]point, length/each)
 	from := until.Add(-length)
 	for _, m := range minutes {
@@ -141,8 +141,8 @@ func label(x float64) string {
 }
 
 // summary describes a chart in a sentence.
-func summary(minutes []health.Minute, until time.Time, length time.Duration) string {
-	var sum, most health.Minute
+func summary(minutes []dispatcher.Minute, until time.Time, length time.Duration) string {
+	var sum, most dispatcher.Minute
 	for _, m := range minutes {
 		if m.At.Before(until.Add(-length)) || !m.At.Before(until) {
 			continue

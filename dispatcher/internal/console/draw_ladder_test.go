@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -62,12 +62,12 @@ func TestAMeterHasABarForEachAttempt(t *testing.T) {
 	}
 }
 
-func minute(ago time.Duration, accepted, delivered, failed int64) health.Minute {
-	return health.Minute{At: chartNoon.Add(-ago), Accepted: accepted, Delivered: delivered, Failed: failed}
+func minute(ago time.Duration, accepted, delivered, failed int64) dispatcher.Minute {
+	return dispatcher.Minute{At: chartNoon.Add(-ago), Accepted: accepted, Delivered: delivered, Failed: failed}
 }
 
 func TestAChartIsOfTheTimeBeforeIt(t *testing.T) {
-	got := string(console.Chart([]health.Minute{
+	got := string(console.Chart([]dispatcher.Minute{
 		minute(0, 600, 0, 0), minute(time.Minute, 300, 240, 60), minute(3*time.Hour, 60, 60, 0), minute(3*time.Hour+time.Minute, 6000, 0, 0),
 	}, chartNoon, 3*time.Hour))
 	mustBeSVG(t, got)
@@ -83,7 +83,7 @@ func TestAChartIsOfTheTimeBeforeIt(t *testing.T) {
 }
 
 func TestALongChartJoinsMinutes(t *testing.T) {
-	got := string(console.Chart([]health.Minute{minute(time.Minute, 900, 0, 0), minute(15*time.Minute, 900, 0, 0)}, chartNoon, 72*time.Hour))
+	got := string(console.Chart([]dispatcher.Minute{minute(time.Minute, 900, 0, 0), minute(15*time.Minute, 900, 0, 0)}, chartNoon, 72*time.Hour))
 	mustBeSVG(t, got)
 	points := strings.Fields(between(got, `data-points="`, `"`))
 	require.Len(t, points, 288)
@@ -95,7 +95,7 @@ func TestTheAxisHasRoundNumbers(t *testing.T) {
 	for accepted, want := range map[int64][]string{
 		0: {"0", "0.5", "1"}, 60: {"0", "0.5", "1"}, 2900: {"0", "20", "40", "60"}, 72_000: {"0", "500", "1k", "1.5k"}, 3: {"0", "0.02", "0.04", "0.06"}, 59: {"0", "0.5", "1"}, 540: {"0", "5", "10"},
 	} {
-		got := string(console.Chart([]health.Minute{minute(time.Minute, accepted, 0, 0)}, chartNoon, 3*time.Hour))
+		got := string(console.Chart([]dispatcher.Minute{minute(time.Minute, accepted, 0, 0)}, chartNoon, 3*time.Hour))
 		var labels []string
 		for part := range strings.SplitSeq(between(got, `<svg class="chart-y"`, `</svg>`), `text-anchor="end">`) {
 			if text, _, ok := strings.Cut(part, "</text>"); ok {

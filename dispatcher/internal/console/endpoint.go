@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -279,12 +278,12 @@ type failureExample struct {
 }
 
 // failuresOf counts the failed attempts of an endpoint.
-func (s *server) failuresOf(e *wire.EndpointView, bars []health.Bar) failures {
+func (s *server) failuresOf(e *wire.EndpointView, bars []dispatcher.Bar) failures {
 	if s.Bars == nil {
 		return failures{Uncounted: true}
 	}
 	var f failures
-	var sum health.Failures
+	var sum dispatcher.Failures
 	for _, b := range bars {
 		sum.Merge(b.Failed)
 		f.Mixed = f.Mixed || b.Unsure
@@ -297,14 +296,14 @@ func (s *server) failuresOf(e *wire.EndpointView, bars []health.Bar) failures {
 	switch {
 	case began.IsZero():
 		f.Unsure = true
-	case began.After(s.Now().Add(-health.KeptBars*health.Half)) && began.After(e.CreatedAt.Add(clocksDiffer)):
+	case began.After(s.Now().Add(-dispatcher.KeptBars*dispatcher.HalfHour)) && began.After(e.CreatedAt.Add(clocksDiffer)):
 		f.Since = began
 	}
 	return f
 }
 
 // groupsOf returns the causes that occurred.
-func groupsOf(f health.Failures) []failureGroup {
+func groupsOf(f dispatcher.Failures) []failureGroup {
 	groups := []failureGroup{
 		{f.TLS, "TLS: the certificate is not trusted, or the handshake failed"},
 		{f.DNS, "DNS: the name was not found"},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -31,7 +30,7 @@ type endpointRow struct {
 	wire.EndpointView
 	Name string // its name for people
 	Lane wire.LaneState
-	Bars []health.Bar
+	Bars []dispatcher.Bar
 	Rate successRate
 }
 
@@ -49,8 +48,8 @@ func (s successRate) Percent() string { return percent(s.Delivered, s.Delivered+
 func (s successRate) Low() bool { return s.Failed*10 > s.Delivered+s.Failed }
 
 // successOf adds up bars.
-func successOf(bars []health.Bar) (s successRate) {
-	var took health.Durations
+func successOf(bars []dispatcher.Bar) (s successRate) {
+	var took dispatcher.Durations
 	for _, b := range bars {
 		s.Delivered += b.Delivered
 		s.Failed += b.Failed.Total()
@@ -121,7 +120,7 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 		names[i] = e.ID
 	}
 	var lanes wire.LanePage
-	var bars map[dispatcher.Lane][]health.Bar
+	var bars map[dispatcher.Lane][]dispatcher.Bar
 	g, ctx := errgroup.WithContext(v.ctx)
 	g.Go(func() (err error) { lanes, err = v.LanesOf(ctx, "", names...); return err })
 	g.Go(func() (err error) { bars, err = v.srv.bars(ctx, names); return err })
@@ -141,7 +140,7 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 }
 
 // bars reads the half hours of the last day of lanes.
-func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane][]health.Bar, error) {
+func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane][]dispatcher.Bar, error) {
 	if s.Bars == nil {
 		return nil, nil
 	}
@@ -149,6 +148,6 @@ func (s *server) bars(ctx context.Context, lanes []string) (map[dispatcher.Lane]
 	for i, l := range lanes {
 		all[i] = dispatcher.Lane(l)
 	}
-	since := s.Now().Truncate(health.Half).Add(-(health.KeptBars - 1) * health.Half)
-	return within(ctx, func() (map[dispatcher.Lane][]health.Bar, error) { return s.Bars(ctx, all, since) })
+	since := s.Now().Truncate(dispatcher.HalfHour).Add(-(dispatcher.KeptBars - 1) * dispatcher.HalfHour)
+	return within(ctx, func() (map[dispatcher.Lane][]dispatcher.Bar, error) { return s.Bars(ctx, all, since) })
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -17,10 +16,10 @@ import (
 func TestNoneIsSaidOnlyOfTheTimeThatHasFigures(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	made := now.Add(-90 * 24 * time.Hour)
-	none := []health.Bar(nil)
-	some := []health.Bar{{At: now.Add(-time.Hour), Failed: health.Failures{DNS: 2}}, {At: now, Delivered: 7, Failed: health.Failures{DNS: 1, Server: 4}}}
+	none := []dispatcher.Bar(nil)
+	some := []dispatcher.Bar{{At: now.Add(-time.Hour), Failed: dispatcher.Failures{DNS: 2}}, {At: now, Delivered: 7, Failed: dispatcher.Failures{DNS: 1, Server: 4}}}
 	for name, c := range map[string]struct {
-		bars  []health.Bar
+		bars  []dispatcher.Bar
 		began time.Time
 		want  string
 	}{
@@ -29,8 +28,8 @@ func TestNoneIsSaidOnlyOfTheTimeThatHasFigures(t *testing.T) {
 		"younger than figures":   {none, now.Add(-time.Hour - time.Second), "None in the last 24 hours."},
 		"figures without a time": {none, time.Time{}, "None is counted. It is not known since when."},
 		"failures":               {some, now.Add(-48 * time.Hour), "Attempts of the last 24 hours."},
-		"counted with others":    {[]health.Bar{{At: now, Unsure: true}}, now.Add(-48 * time.Hour), "None is counted. But in some half hours"},
-		"some with others":       {append(some, health.Bar{At: now, Unsure: true}), now.Add(-48 * time.Hour), "There can be more:"},
+		"counted with others":    {[]dispatcher.Bar{{At: now, Unsure: true}}, now.Add(-48 * time.Hour), "None is counted. But in some half hours"},
+		"some with others":       {append(some, dispatcher.Bar{At: now, Unsure: true}), now.Add(-48 * time.Hour), "There can be more:"},
 		"failures since a loss":  {some, now.Add(-3 * time.Hour), "What failed before is not known."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +39,8 @@ func TestNoneIsSaidOnlyOfTheTimeThatHasFigures(t *testing.T) {
 			}
 			page := endpointPage(t, made, func(o *console.Options) {
 				o.Now = func() time.Time { return now }
-				o.Bars = func(context.Context, []dispatcher.Lane, time.Time) (map[dispatcher.Lane][]health.Bar, error) {
-					return map[dispatcher.Lane][]health.Bar{"ep_1": c.bars}, nil
+				o.Bars = func(context.Context, []dispatcher.Lane, time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) {
+					return map[dispatcher.Lane][]dispatcher.Bar{"ep_1": c.bars}, nil
 				}
 				o.FiguresSince = func(lane dispatcher.Lane) time.Time {
 					require.EqualValues(t, "ep_1", lane)

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -43,8 +43,8 @@ func functions(now func() time.Time) template.FuncMap {
 		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
 		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
 
-		"bars":     func(list []health.Bar) template.HTML { return Bars(list, now()) },
-		"wideBars": func(list []health.Bar) template.HTML { return WideBars(list, now()) },
+		"bars":     func(list []dispatcher.Bar) template.HTML { return Bars(list, now()) },
+		"wideBars": func(list []dispatcher.Bar) template.HTML { return WideBars(list, now()) },
 		"checkIcon": func(holds string) string {
 			return map[string]string{"yes": "ok", "no": "failing"}[holds] + map[string]string{"unknown": "ready"}[holds]
 		},

@@ -14,9 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -31,10 +29,10 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 		pages, err := console.New(console.Options{
 			API:     handler(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"data":[{"id":"ep_1"}]}`)) }),
 			Keyless: func() bool { return keyless }, Now: time.Now,
-			Sessions: console.Sessions{Get: func(context.Context, string) (s access.Session, err error) { hang(); return }},
-			Link:     func(context.Context, string) (l access.Link, err error) { hang(); return },
-			Minutes:  func(context.Context, time.Time, time.Time) (m []health.Minute, err error) { hang(); return },
-			Bars: func(context.Context, []dispatcher.Lane, time.Time) (m map[dispatcher.Lane][]health.Bar, err error) {
+			Sessions: console.Sessions{Get: func(context.Context, string) (s dispatcher.Session, err error) { hang(); return }},
+			Link:     func(context.Context, string) (l dispatcher.Link, err error) { hang(); return },
+			Minutes:  func(context.Context, time.Time, time.Time) (m []dispatcher.Minute, err error) { hang(); return },
+			Bars: func(context.Context, []dispatcher.Lane, time.Time) (m map[dispatcher.Lane][]dispatcher.Bar, err error) {
 				hang()
 				return
 			},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // linkCookie returns the name of a link's cookie. Its value is the link's token, so that
@@ -39,7 +39,7 @@ func (s *server) merchant(ctx context.Context, r *http.Request) (v Visitor, err 
 	}
 	l, err := s.Link(ctx, c.Value)
 	switch {
-	case errors.Is(err, access.ErrNoLink):
+	case errors.Is(err, dispatcher.ErrNoLink):
 		return v, nil
 	case err != nil:
 		return v, err
@@ -59,7 +59,7 @@ func isToken(text string) bool {
 // linkDoor is the data of a link's first page.
 type linkDoor struct {
 	Token string
-	Link  access.Link
+	Link  dispatcher.Link
 }
 
 // showLink serves GET /link/{token}: a page with a button. Mail and chat programs that
@@ -85,13 +85,13 @@ func (s *server) openLink(v *visit) (pageAnswer, error) {
 
 // linkOf returns the link of the token in the path. Wrong tokens are not counted, because
 // 256 random bits can't be guessed.
-func (s *server) linkOf(v *visit) (access.Link, error) {
+func (s *server) linkOf(v *visit) (dispatcher.Link, error) {
 	token := v.r.PathValue("token")
 	if !isToken(token) {
-		return access.Link{}, ErrSignIn
+		return dispatcher.Link{}, ErrSignIn
 	}
 	l, err := s.Link(v.ctx, token)
-	if errors.Is(err, access.ErrNoLink) {
+	if errors.Is(err, dispatcher.ErrNoLink) {
 		return l, ErrSignIn
 	}
 	return l, err

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -49,7 +49,7 @@ type rates struct{ Accepted, Delivered, Failed string }
 var spans = []struct {
 	word, title string
 	length      time.Duration
-}{{"3h", "Last three hours", 3 * time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"72h", "Last three days", health.KeptMinutes}}
+}{{"3h", "Last three hours", 3 * time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"72h", "Last three days", dispatcher.KeptMinutes}}
 
 // lost are the values of would_lose in words.
 var lost = map[string]string{
@@ -69,7 +69,7 @@ func now(v *visit) (pageAnswer, error) {
 	var from AlertsFrom
 	var p nowPage
 	var instances wire.InstancePage
-	var minutes []health.Minute
+	var minutes []dispatcher.Minute
 	group, ctx := errgroup.WithContext(v.ctx)
 	group.Go(func() (err error) { from.Stats, err = v.Stats(ctx); return err })
 	group.Go(func() (err error) { instances, err = v.Instances(ctx, instancesShown, ""); return err })
@@ -85,7 +85,7 @@ func now(v *visit) (pageAnswer, error) {
 	})
 	if v.srv.Minutes != nil {
 		group.Go(func() (err error) {
-			minutes, err = within(ctx, func() ([]health.Minute, error) {
+			minutes, err = within(ctx, func() ([]dispatcher.Minute, error) {
 				return v.srv.Minutes(ctx, present.Add(-span.length-2*time.Minute), present)
 			})
 			return err
@@ -143,10 +143,10 @@ func (p *nowPage) instances(page wire.InstancePage) {
 // draw makes the chart and the rates of the last minute. A single instance also has the
 // counts of the present minute, so a new user sees data at once. Several instances add
 // their minutes later, so the last two are omitted.
-func (p *nowPage) draw(minutes []health.Minute, present time.Time, length time.Duration, instances int) {
+func (p *nowPage) draw(minutes []dispatcher.Minute, present time.Time, length time.Duration, instances int) {
 	begun := present.Truncate(time.Minute)
 	until := begun.Add(-time.Minute)
-	byStart := map[time.Time]health.Minute{}
+	byStart := map[time.Time]dispatcher.Minute{}
 	for _, m := range minutes {
 		byStart[m.At.UTC()] = m
 	}

@@ -10,16 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
 var quarterPast = time.Date(2026, 11, 22, 12, 15, 15, 0, time.UTC)
 
 // nowOf asks for the page of what is counted, at a quarter past twelve and 15 s.
-func nowOf(t *testing.T, path, stats string, minutes ...health.Minute) (page string, asked [2]time.Time) {
+func nowOf(t *testing.T, path, stats string, minutes ...dispatcher.Minute) (page string, asked [2]time.Time) {
 	api := &testAPI{answers: map[string]string{
 		"GET /v1/stats": stats, "GET /v1/endpoints": `{"data":[{"id":"ep_3","uid":"atlas","state":"disabled","disabled_reason":"gone"}],"next_cursor":null}`,
 		"GET /v1/instances": `{"data":[{"name":"hl-1","version":"1","permits":1024,"in_flight":9,"seen_at":"2026-11-22T12:15:15.000Z"}],"next_cursor":null}`,
@@ -28,8 +27,8 @@ func nowOf(t *testing.T, path, stats string, minutes ...health.Minute) (page str
 	}}
 	pages, err := console.New(console.Options{
 		API: api, Keyless: func() bool { return true }, Project: "test", Now: func() time.Time { return quarterPast },
-		Owned: func(string) (access.Caller, bool) { return access.Caller{}, false },
-		Minutes: func(_ context.Context, since, until time.Time) ([]health.Minute, error) {
+		Owned: func(string) (dispatcher.Browser, bool) { return dispatcher.Browser{}, false },
+		Minutes: func(_ context.Context, since, until time.Time) ([]dispatcher.Minute, error) {
 			asked = [2]time.Time{since, until}
 			return minutes, nil
 		},
@@ -50,8 +49,8 @@ const stats = `{"counts":{"scheduled":4210,"retrying":1719,"dead":347},"dead":{}
 	"lanes":[{"lane":"ep_1","endpoint":"ep_1","uid":"<b>harbor","state":"paused","waiting":512,"by":"olga","since":"2026-11-22T11:15:15.000Z"}]}`
 
 func TestNowShowsWhatConcernsAPerson(t *testing.T) {
-	one := health.Minute{At: quarterPast.Truncate(time.Minute), Accepted: 15, Delivered: 3, Failed: 1}
-	before := health.Minute{At: one.At.Add(-time.Minute), Accepted: 60}
+	one := dispatcher.Minute{At: quarterPast.Truncate(time.Minute), Accepted: 15, Delivered: 3, Failed: 1}
+	before := dispatcher.Minute{At: one.At.Add(-time.Minute), Accepted: 60}
 	page, asked := nowOf(t, "/console/", statsOf("1"), before, one)
 	for _, want := range []string{
 		">1.0<small>/s", // 15 of this minute, and three quarters of 60
@@ -72,7 +71,7 @@ func TestNowShowsWhatConcernsAPerson(t *testing.T) {
 func TestOfSeveralInstancesTheLastMinutesAreLeftOut(t *testing.T) {
 	at := quarterPast.Truncate(time.Minute)
 	page, _ := nowOf(t, "/console/", statsOf("3"),
-		health.Minute{At: at.Add(-2 * time.Minute), Accepted: 120}, health.Minute{At: at.Add(-time.Minute), Accepted: 30}, health.Minute{At: at, Accepted: 1})
+		dispatcher.Minute{At: at.Add(-2 * time.Minute), Accepted: 120}, dispatcher.Minute{At: at.Add(-time.Minute), Accepted: 30}, dispatcher.Minute{At: at, Accepted: 1})
 	require.Contains(t, page, ">2.0<small>/s")
 	require.Contains(t, page, "In 3 hours until Sun 12:14 UTC 120 were accepted")
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
@@ -47,14 +46,14 @@ func (s *server) setCookie(w http.ResponseWriter, r *http.Request, value string)
 // zero value. An error says that the session is unknown.
 func (s *server) operator(ctx context.Context, r *http.Request) (v Visitor, err error) {
 	if s.Keyless() {
-		return Visitor{Key: &access.Caller{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
+		return Visitor{Key: &dispatcher.Browser{Name: "local", Key: "local", Read: true, Bodies: true, Admin: true}}, nil
 	}
 	c, err := r.Cookie(s.cookie())
 	if err != nil || c.Value == "" {
 		return v, nil
 	}
 	session, err := s.Sessions.Get(ctx, c.Value)
-	if errors.Is(err, access.ErrNoSession) {
+	if errors.Is(err, dispatcher.ErrNoSession) {
 		return v, nil
 	}
 	if err != nil {
@@ -111,14 +110,14 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 		return wrong("scope")
 	}
 	token, err := s.Sessions.Open(v.ctx, caller.Key)
-	var many *access.SignInsError
+	var many *dispatcher.SignInsError
 	switch {
 	case errors.As(err, &many):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(many.Wait.Seconds())+1))
 		return wrong("often")
 	case errors.Is(err, dispatcher.ErrFull):
 		return wrong("full")
-	case errors.Is(err, access.ErrNoKey):
+	case errors.Is(err, dispatcher.ErrNoKey):
 		return wrong("key")
 	case err != nil:
 		return pageAnswer{}, err
@@ -130,7 +129,7 @@ func (s *server) signIn(v *visit) (pageAnswer, error) {
 // signOut serves POST /console/sign-out: it ends the session on all instances.
 func (s *server) signOut(v *visit) (pageAnswer, error) {
 	if c, err := v.r.Cookie(s.cookie()); err == nil && c.Value != "" {
-		if err := s.Sessions.Close(v.ctx, c.Value); err != nil && !errors.Is(err, access.ErrNoSession) {
+		if err := s.Sessions.Close(v.ctx, c.Value); err != nil && !errors.Is(err, dispatcher.ErrNoSession) {
 			return pageAnswer{}, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // Shown stores the results of actions, each for access.ShownFor and for one session or
@@ -113,13 +113,13 @@ func (s *server) owner(v *visit) string {
 	if err != nil {
 		return ""
 	}
-	return "session:" + access.HashToken(c.Value)
+	return "session:" + dispatcher.HashToken(c.Value)
 }
 
 // showKept writes the stored result with this id, or redirects to the present page.
 func (s *server) showKept(v *visit, id string) error {
 	page, err := within(v.ctx, func() ([]byte, error) { return s.Shown.Get(v.ctx, s.owner(v), id) })
-	if err != nil && !errors.Is(err, access.ErrNotShown) {
+	if err != nil && !errors.Is(err, dispatcher.ErrNotShown) {
 		return err
 	}
 	var status int

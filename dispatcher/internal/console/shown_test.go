@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -35,27 +35,27 @@ var linkTokens = []string{strings.Repeat("a", 43), strings.Repeat("b", 43)}
 func newFormsRig(t *testing.T) *formsRig {
 	t.Helper()
 	r := &formsRig{T: t}
-	key := access.Caller{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
+	key := dispatcher.Browser{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
 	shown := newTestShown()
 	o := console.Options{
 		API: http.HandlerFunc(r.answer), Keyless: func() bool { return false },
-		Find:  func(text string) (access.Caller, bool) { return key, text == "right" },
-		Owned: func(owner string) (access.Caller, bool) { return key, owner == key.Key },
+		Find:  func(text string) (dispatcher.Browser, bool) { return key, text == "right" },
+		Owned: func(owner string) (dispatcher.Browser, bool) { return key, owner == key.Key },
 		Sessions: console.Sessions{
 			Open: func(context.Context, string) (string, error) { return "new", nil },
-			Get: func(_ context.Context, token string) (access.Session, error) {
+			Get: func(_ context.Context, token string) (dispatcher.Session, error) {
 				if strings.HasPrefix(token, "session-") {
-					return access.Session{Key: key.Key}, nil
+					return dispatcher.Session{Key: key.Key}, nil
 				}
-				return access.Session{}, access.ErrNoSession
+				return dispatcher.Session{}, dispatcher.ErrNoSession
 			},
 			Close: func(context.Context, string) error { return nil },
 		},
-		Link: func(_ context.Context, token string) (access.Link, error) {
+		Link: func(_ context.Context, token string) (dispatcher.Link, error) {
 			if token == linkTokens[0] || token == linkTokens[1] {
-				return access.Link{ID: access.LinkID(token), Tenant: "A", Manage: true, ExpiresAt: time.Now().Add(time.Hour)}, nil
+				return dispatcher.Link{ID: dispatcher.LinkID(token), Tenant: "A", Manage: true, ExpiresAt: time.Now().Add(time.Hour)}, nil
 			}
-			return access.Link{}, access.ErrNoLink
+			return dispatcher.Link{}, dispatcher.ErrNoLink
 		},
 		Meter: console.LinkMeter{
 			Spend:    func(context.Context, string) (time.Duration, error) { return 0, nil },

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -23,16 +23,16 @@ import (
 // says so. It answers the handler, and how to ask it.
 func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool, change ...func(*console.Options)) func(*http.Request) *httptest.ResponseRecorder {
 	t.Helper()
-	key := access.Caller{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
+	key := dispatcher.Browser{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
 	o := console.Options{
 		API:     api,
-		Owned:   func(owner string) (access.Caller, bool) { return key, owner == key.Key },
+		Owned:   func(owner string) (dispatcher.Browser, bool) { return key, owner == key.Key },
 		Keyless: func() bool { return false },
-		Sessions: console.Sessions{Get: func(context.Context, string) (access.Session, error) {
+		Sessions: console.Sessions{Get: func(context.Context, string) (dispatcher.Session, error) {
 			if !in() {
-				return access.Session{}, access.ErrNoSession
+				return dispatcher.Session{}, dispatcher.ErrNoSession
 			}
-			return access.Session{Key: key.Key}, nil
+			return dispatcher.Session{Key: key.Key}, nil
 		}},
 		Shown: newTestShown(),
 		Now:   time.Now, Project: "test", Version: "test",
@@ -74,7 +74,7 @@ func newTestShown() console.Shown {
 			if page, ok := pages[owner+" "+id]; ok {
 				return page, nil
 			}
-			return nil, access.ErrNotShown
+			return nil, dispatcher.ErrNotShown
 		},
 	}
 }
@@ -99,7 +99,7 @@ func TestTheTailPassesTheStreamOfItsVisitorThrough(t *testing.T) {
 	require.Equal(t, "outcome=dead&outcome=retry&since=2026-01-02T03%3A04%3A05Z&tenant=shop", asked.URL.RawQuery)
 	require.Equal(t, "6", asked.Header.Get("Last-Event-ID"))
 	require.Equal(t, "text/event-stream", asked.Header.Get("Accept"))
-	caller, inside := access.CallerOf(asked.Context())
+	caller, inside := dispatcher.BrowserOf(asked.Context())
 	require.True(t, inside)
 	require.Equal(t, "ops", caller.Name)
 	_, bounded := asked.Context().Deadline()

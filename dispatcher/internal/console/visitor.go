@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
 // Right is one kind of action that a visitor may be allowed.
@@ -38,8 +37,8 @@ var (
 
 // Visitor is the person who uses a page. The zero value is not signed in.
 type Visitor struct {
-	Key  *access.Caller // of the API key; nil: none
-	Link *access.Link   // nil: none
+	Key  *dispatcher.Browser // of the API key; nil: none
+	Link *dispatcher.Link    // nil: none
 }
 
 // Known reports whether the visitor is signed in or uses a link.
@@ -98,12 +97,12 @@ func (v Visitor) Refusal(r Right) error {
 }
 
 // caller returns the caller of the visitor's API calls.
-func (v Visitor) caller() access.Caller {
+func (v Visitor) caller() dispatcher.Browser {
 	switch {
 	case v.Link != nil:
-		return access.Caller{Name: v.Link.ID, View: dispatcher.View{Tenant: v.Link.Tenant, Endpoint: v.Link.Endpoint}}
+		return dispatcher.Browser{Name: v.Link.ID, View: dispatcher.View{Tenant: v.Link.Tenant, Endpoint: v.Link.Endpoint}}
 	case v.Key != nil:
 		return *v.Key
 	}
-	return access.Caller{Key: "nobody"} // no key has this owner
+	return dispatcher.Browser{Key: "nobody"} // no key has this owner
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -27,7 +26,7 @@ func (e *SpentError) Error() string {
 var ErrDisabled = errors.New("the operator switched this endpoint off; ask them to switch it on")
 
 // ErrEnough says that a link may create no more endpoints.
-var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", access.LinkEndpoints)
+var ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", dispatcher.LinkEndpoints)
 
 // changeAs makes a call that changes an endpoint, if the visitor has the right and owns the
 // endpoint.

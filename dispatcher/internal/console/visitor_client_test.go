@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -19,15 +19,15 @@ import (
 
 // Visitors of all kinds.
 var (
-	admin    = console.Visitor{Key: &access.Caller{Name: "boss", Key: "01", Read: true, Bodies: true, Admin: true}}
-	reader   = console.Visitor{Key: &access.Caller{Name: "support", Key: "02", Read: true, Bodies: true}}
-	lengths  = console.Visitor{Key: &access.Caller{Name: "audit", Key: "03", Read: true}}
-	sender   = console.Visitor{Key: &access.Caller{Name: "shop", Key: "04"}}
-	viewA    = console.Visitor{Link: &access.Link{ID: "lnk_view", Tenant: "A"}}
-	manageA  = console.Visitor{Link: &access.Link{ID: "lnk_manage", Tenant: "A", Manage: true}}
-	singleA  = console.Visitor{Link: &access.Link{ID: "lnk_single", Tenant: "A", Manage: true, Endpoint: "ep_aaaaaaaaa"}}
-	manageB  = console.Visitor{Link: &access.Link{ID: "lnk_b", Tenant: "B", Manage: true}}
-	nowhere  = console.Visitor{Link: &access.Link{ID: "lnk_none", Manage: true}} // of no tenant: there must be none such
+	admin    = console.Visitor{Key: &dispatcher.Browser{Name: "boss", Key: "01", Read: true, Bodies: true, Admin: true}}
+	reader   = console.Visitor{Key: &dispatcher.Browser{Name: "support", Key: "02", Read: true, Bodies: true}}
+	lengths  = console.Visitor{Key: &dispatcher.Browser{Name: "audit", Key: "03", Read: true}}
+	sender   = console.Visitor{Key: &dispatcher.Browser{Name: "shop", Key: "04"}}
+	viewA    = console.Visitor{Link: &dispatcher.Link{ID: "lnk_view", Tenant: "A"}}
+	manageA  = console.Visitor{Link: &dispatcher.Link{ID: "lnk_manage", Tenant: "A", Manage: true}}
+	singleA  = console.Visitor{Link: &dispatcher.Link{ID: "lnk_single", Tenant: "A", Manage: true, Endpoint: "ep_aaaaaaaaa"}}
+	manageB  = console.Visitor{Link: &dispatcher.Link{ID: "lnk_b", Tenant: "B", Manage: true}}
+	nowhere  = console.Visitor{Link: &dispatcher.Link{ID: "lnk_none", Manage: true}} // of no tenant: there must be none such
 	stranger = console.Visitor{}
 )
 

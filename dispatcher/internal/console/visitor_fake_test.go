@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -82,7 +82,7 @@ func (f *fakeAPI) visitor(t testing.TB, v console.Visitor) *console.VisitorClien
 
 // RoundTrip answers a call.
 func (f *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
-	c, _ := access.CallerOf(r.Context())
+	c, _ := dispatcher.BrowserOf(r.Context())
 	f.callers = append(f.callers, c.By())
 	f.calls = append(f.calls, r.Method+" "+r.URL.Path)
 	f.queries = append(f.queries, r.URL.RawQuery)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -41,7 +40,7 @@ func (c *VisitorClient) as(ctx context.Context, r Right) (context.Context, error
 
 // Context returns a context with the visitor as the caller of the API.
 func (c *VisitorClient) Context(ctx context.Context) context.Context {
-	return access.WithCaller(ctx, c.caller())
+	return dispatcher.WithBrowser(ctx, c.caller())
 }
 
 // read makes a call if the visitor has a right.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 )
@@ -98,6 +97,6 @@ func byCaller(ctx context.Context) slog.Attr {
 
 // byLink reports whether the caller is a person with a link.
 func byLink(ctx context.Context) bool {
-	c, ok := access.CallerOf(ctx)
+	c, ok := dispatcher.BrowserOf(ctx)
 	return ok && c.Linked()
 }

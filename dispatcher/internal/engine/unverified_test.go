@@ -9,12 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	d "github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
 // byLink is a call on behalf of people who came by a link, as the API makes it.
 func byLink(ctx context.Context) context.Context {
-	return d.WithCaller(access.WithCaller(ctx, access.Caller{Name: "lnk_7"}), "link:lnk_7")
+	return d.WithCaller(d.WithBrowser(ctx, d.Browser{Name: "lnk_7"}), "link:lnk_7")
 }
 
 // createByLink registers an endpoint on behalf of a link.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -76,7 +75,7 @@ func (s *server) complete(ctx context.Context, q *api.Request, e *dispatcher.Aud
 		number, _ := dispatcher.ParseJobID(q.ID()) // aJob has checked it before
 		_, err = s.o.Jobs.Job(ctx, number)
 	case q.Operation.Subject == linkSubject:
-		var l access.Link
+		var l dispatcher.Link
 		l, err = s.o.Links.Link(ctx, q.ID())
 		e.Tenant = l.Tenant
 	case q.Operation.Subject == laneSubject && !api.IsURL(q.ID()) && q.ID() != "*":

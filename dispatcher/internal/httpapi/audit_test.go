@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
@@ -132,7 +131,7 @@ func TestNoEntryNamesWhatNeverWas(t *testing.T) {
 		{"POST", "/v1/lanes/u_1/pause", "", dispatcher.ErrNoLane}, {"POST", "/v1/lanes/q_1/resume", "", dispatcher.ErrNoLane},
 		{"POST", "/v1/messages/none/retry", "", dispatcher.ErrNotFound}, {"DELETE", "/v1/messages/none", "", dispatcher.ErrNotFound},
 		{"DELETE", "/v1/jobs/job_9", "", dispatcher.ErrNoJob}, {"POST", "/v1/jobs/job_9/resume", "", dispatcher.ErrNoJob},
-		{"DELETE", "/v1/links/" + access.LinkID("none"), "", access.ErrNoLink},
+		{"DELETE", "/v1/links/" + dispatcher.LinkID("none"), "", dispatcher.ErrNoLink},
 	} {
 		f := &apitest.Fake{Err: c.err, Missing: true, FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
 		require.Equal(t, 404, apitest.Serve(apitest.New(t, f), apitest.NewRequest(c.method, c.path, c.body)).Code, c.path)
@@ -162,29 +161,29 @@ func TestNoEntryNamesWhatNeverWas(t *testing.T) {
 
 // What a person does in the console or by a link is never counted with others.
 func TestAnActOfAPersonSaysSo(t *testing.T) {
-	for _, c := range []access.Caller{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}} {
+	for _, c := range []dispatcher.Browser{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}} {
 		f := &apitest.Fake{View: apitest.Record(t)}
 		r := apitest.NewRequest("POST", "/v1/messages/m1/retry", "")
-		apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), c)))
+		apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c)))
 		require.NotEmpty(t, f.Recorded)
 		require.Len(t, f.Recorded, 1)
 		require.True(t, f.Recorded[0].Person)
 	}
 	// A link's that is refused costs it nothing, so a loop of them is counted as calls are.
-	link := access.Caller{Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}
+	link := dispatcher.Browser{Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}
 	r := apitest.NewRequest("POST", "/v1/messages/m1/retry", "")
 	f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), link)))
+	apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), link)))
 	require.Equal(t, []dispatcher.AuditEntry{
 		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true},
 	}, f.Recorded)
-	ops := access.Caller{Name: "ops", Key: "local", Admin: true}
+	ops := dispatcher.Browser{Name: "ops", Key: "local", Admin: true}
 	f = &apitest.Fake{}
 	dry := apitest.NewRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)
-	require.Equal(t, 200, apitest.Serve(apitest.New(t, f), dry.WithContext(access.WithCaller(dry.Context(), ops))).Code)
+	require.Equal(t, 200, apitest.Serve(apitest.New(t, f), dry.WithContext(dispatcher.WithBrowser(dry.Context(), ops))).Code)
 	require.Empty(t, f.Recorded, "a page that shows what a job would do changes nothing")
 	f = &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), ops)))
+	apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), ops)))
 	require.Len(t, f.Recorded, 1, "an act that failed has one entry too")
 	require.True(t, f.Recorded[0].Person && f.Recorded[0].Failed)
 	f = &apitest.Fake{}

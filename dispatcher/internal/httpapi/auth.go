@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
@@ -19,7 +18,7 @@ import (
 // scope is also served without a key.
 func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want callers.Scope, operation string) (k callers.APIKey, ok bool) {
 	w.Call = operation
-	if c, inside := access.CallerOf(r.Context()); inside && c.Linked() { // its view was checked before
+	if c, inside := dispatcher.BrowserOf(r.Context()); inside && c.Linked() { // its view was checked before
 		w.Who, w.By = c.By(), c.By()
 		return callers.APIKey{Scope: callers.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
 	}
@@ -86,7 +85,7 @@ func mayCall(k callers.APIKey, r *http.Request, want callers.Scope) bool {
 // stillAllowed reports whether the caller's key still has its scope, because keys may be
 // removed while a response is written.
 func (s *server) stillAllowed(q *api.Request) bool {
-	if c, inside := access.CallerOf(q.HTTP.Context()); inside && c.Linked() {
+	if c, inside := dispatcher.BrowserOf(q.HTTP.Context()); inside && c.Linked() {
 		return true
 	}
 	keys := s.keys.Keys()
@@ -99,7 +98,7 @@ func (s *server) stillAllowed(q *api.Request) bool {
 
 // callerOf returns the key of a request, or the key with which its browser signed in.
 func callerOf(r *http.Request, keys callers.APIKeys) (callers.APIKey, bool) {
-	if c, inside := access.CallerOf(r.Context()); inside {
+	if c, inside := dispatcher.BrowserOf(r.Context()); inside {
 		return keys.Owned(c.Key)
 	}
 	given := r.Header["Authorization"]

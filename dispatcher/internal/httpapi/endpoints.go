@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -280,8 +279,8 @@ func namedEndpoint(what string, headers []string) string {
 
 // policyOf returns the policy for a caller's changes. It returns the caller as well if it is a
 // link.
-func (s *endpointServer) policyOf(ctx context.Context) (dispatcher.Policy, *access.Caller) {
-	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
+func (s *endpointServer) policyOf(ctx context.Context) (dispatcher.Policy, *dispatcher.Browser) {
+	if c, ok := dispatcher.BrowserOf(ctx); ok && c.Linked() {
 		return s.Policy.OfLink(), &c
 	}
 	return s.Policy, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -118,7 +117,7 @@ func TestTheOperatorsListOfTopics(t *testing.T) {
 // asLink makes a call on behalf of a link.
 func asLink(h http.Handler, view dispatcher.View, method, path, body string) *httptest.ResponseRecorder {
 	r := apitest.NewRequest(method, path, body)
-	return apitest.Serve(h, r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7", View: view})))
+	return apitest.Serve(h, r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7", View: view})))
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
@@ -28,7 +27,7 @@ func (s *server) handle(o api.Operation) {
 		if !o.FastPath { // because a fast call has no other limit per caller
 			ctx = callers.With(ctx, w.Caller)
 		}
-		c, _ := access.CallerOf(ctx)
+		c, _ := dispatcher.BrowserOf(ctx)
 		q.View = c.View
 		var answer *api.Response
 		err := q.Check()

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
@@ -17,16 +16,16 @@ import (
 func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
 	keys, err := callers.ParseAPIKeys(apitest.Keys())
 	require.NoError(t, err)
-	of := func(text string) access.Caller {
+	of := func(text string) dispatcher.Browser {
 		k, ok := keys.Find(text)
 		require.True(t, ok)
 		return k.Caller()
 	}
-	ask := func(f *apitest.Fake, method, path string, c access.Caller) int {
+	ask := func(f *apitest.Fake, method, path string, c dispatcher.Browser) int {
 		r := apitest.NewRequest(method, path, "")
-		return apitest.Serve(apitest.New(t, f, apitest.WithKeys(t, apitest.Keys())), r.WithContext(access.WithCaller(r.Context(), c))).Code
+		return apitest.Serve(apitest.New(t, f, apitest.WithKeys(t, apitest.Keys())), r.WithContext(dispatcher.WithBrowser(r.Context(), c))).Code
 	}
-	require.Equal(t, access.Caller{Name: "ops", Key: of(apitest.AdminKey).Key, Read: true, Bodies: true, Admin: true}, of(apitest.AdminKey))
+	require.Equal(t, dispatcher.Browser{Name: "ops", Key: of(apitest.AdminKey).Key, Read: true, Bodies: true, Admin: true}, of(apitest.AdminKey))
 	require.False(t, of(apitest.ReadKey).Bodies || of(apitest.ReadKey).Admin)
 	require.Equal(t, http.StatusOK, ask(&apitest.Fake{}, "GET", "/v1/stats", of(apitest.ReadKey)))
 	require.Equal(t, http.StatusForbidden, ask(&apitest.Fake{}, "GET", "/v1/stats", of(apitest.PublishKey)))
@@ -37,7 +36,7 @@ func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
 
 	f := &apitest.Fake{}
 	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", of(apitest.AdminKey)))
-	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", access.Caller{Name: "lnk_7"}))
+	require.Equal(t, http.StatusOK, ask(f, "POST", "/v1/lanes/*/pause", dispatcher.Browser{Name: "lnk_7"}))
 	require.Len(t, f.Recorded, 2)
 	require.Equal(t, []string{"key:ops", "link:lnk_7"}, []string{f.Recorded[0].By, f.Recorded[1].By})
 }
@@ -46,15 +45,15 @@ func TestACallFromInsideHasTheScopesOfItsKey(t *testing.T) {
 func TestACallFromInsideIsItsCallersWhereItIsCarriedOut(t *testing.T) {
 	f := &apitest.Fake{}
 	r := apitest.NewRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/hook"}`)
-	w := apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), access.Caller{Name: "lnk_7"})))
+	w := apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7"})))
 	require.Equal(t, http.StatusCreated, w.Code)
-	require.Equal(t, access.Caller{Name: "lnk_7"}, f.Inside)
+	require.Equal(t, dispatcher.Browser{Name: "lnk_7"}, f.Inside)
 	require.Equal(t, "link:lnk_7", f.Caller)
 }
 
 // A cursor belongs to the view that it was made for, so each filter has the view.
 func TestAListHasTheViewOfItsCaller(t *testing.T) {
-	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7", Endpoint: "ep_123456789"}}
+	merchant := dispatcher.Browser{Name: "lnk_7", View: dispatcher.View{Tenant: "m7", Endpoint: "ep_123456789"}}
 	for path, view := range map[string]func(*apitest.Fake) dispatcher.View{
 		"/v1/deliveries":                        func(f *apitest.Fake) dispatcher.View { return f.Filter.View },
 		"/v1/attempts":                          func(f *apitest.Fake) dispatcher.View { return f.LogFilter.View },
@@ -63,10 +62,10 @@ func TestAListHasTheViewOfItsCaller(t *testing.T) {
 		"/v1/dead":                              func(f *apitest.Fake) dispatcher.View { return f.DeadOf.View },
 		"/v1/audit":                             func(f *apitest.Fake) dispatcher.View { return f.AuditOf.View },
 	} {
-		for _, c := range []access.Caller{merchant, {Name: "lnk_8", View: dispatcher.View{Tenant: "m7"}}} {
+		for _, c := range []dispatcher.Browser{merchant, {Name: "lnk_8", View: dispatcher.View{Tenant: "m7"}}} {
 			f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
 			r := apitest.NewRequest("GET", path, "")
-			require.Equal(t, http.StatusOK, apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), c))).Code, path)
+			require.Equal(t, http.StatusOK, apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c))).Code, path)
 			require.Equal(t, c.View, view(f), path)
 		}
 		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
@@ -80,6 +79,6 @@ func TestAnAttemptNamesItsJobOnlyToWhoSeesEverything(t *testing.T) {
 	f := &apitest.Fake{LogPage: apitest.LogPage}
 	r := apitest.NewRequest("GET", "/v1/attempts", "")
 	require.Contains(t, apitest.Serve(apitest.New(t, f), r).Body.String(), `"job":"job_7"`)
-	merchant := access.Caller{Name: "lnk_7", View: dispatcher.View{Tenant: "m7"}}
-	require.NotContains(t, apitest.Serve(apitest.New(t, f), r.WithContext(access.WithCaller(r.Context(), merchant))).Body.String(), "job_7")
+	merchant := dispatcher.Browser{Name: "lnk_7", View: dispatcher.View{Tenant: "m7"}}
+	require.NotContains(t, apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), merchant))).Body.String(), "job_7")
 }

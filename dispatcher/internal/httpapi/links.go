@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -23,11 +22,11 @@ import (
 type Links interface {
 	// CreateLink stores a link. It returns its token, and the link with its id
 	// and times; access.ErrLinks if there are too many.
-	CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (token string, made access.Link, err error)
+	CreateLink(ctx context.Context, l dispatcher.Link, lasts time.Duration) (token string, made dispatcher.Link, err error)
 	// Link reads a link.
-	Link(ctx context.Context, id string) (access.Link, error)
+	Link(ctx context.Context, id string) (dispatcher.Link, error)
 	// Links reads a page of the links that have not expired, newest first.
-	Links(ctx context.Context, limit int, cursor string) (list []access.Link, next string, err error)
+	Links(ctx context.Context, limit int, cursor string) (list []dispatcher.Link, next string, err error)
 	// RevokeLink ends a link and its sessions.
 	RevokeLink(ctx context.Context, id string) error
 }
@@ -50,7 +49,7 @@ type linkServer struct {
 const linkBytes = 8 << 10
 
 // linkSubject is a link in a path.
-var linkSubject = &api.Subject{Name: "id", Doc: "The id of the link.", Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^lnk_[a-z2-7]+$`}, Example: "lnk_mfrggzdf", Check: api.Known(access.ValidLinkID, access.ErrNoLink)}
+var linkSubject = &api.Subject{Name: "id", Doc: "The id of the link.", Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^lnk_[a-z2-7]+$`}, Example: "lnk_mfrggzdf", Check: api.Known(dispatcher.ValidLinkID, dispatcher.ErrNoLink)}
 
 // Operations are the calls about links.
 func (s *linkServer) Operations() []api.Operation {
@@ -76,7 +75,7 @@ func (s *linkServer) Operations() []api.Operation {
 
 // linkRequest is the body of a request for a link.
 type linkRequest struct {
-	access.Link
+	dispatcher.Link
 	lasts time.Duration
 }
 
@@ -91,7 +90,7 @@ var linkFields = api.Fieldset[linkRequest]{
 var bitTenant, bitEndpoint = linkFields.Bit("tenant"), linkFields.Bit("endpoint")
 
 func decodeLink(d *api.Decoder) api.Decoded[linkRequest] {
-	p := linkFields.Fill(d, api.Single, &linkRequest{lasts: access.UsualLinkFor})
+	p := linkFields.Fill(d, api.Single, &linkRequest{lasts: dispatcher.UsualLinkFor})
 	if p.Value == nil {
 		return p
 	}
@@ -111,7 +110,7 @@ func decodeLink(d *api.Decoder) api.Decoded[linkRequest] {
 
 func setLasts(r *linkRequest, v jsontext.Value) error {
 	err := api.Duration(&r.lasts, v)
-	if err == nil && (r.lasts < time.Second || r.lasts > access.MaxLinkFor) {
+	if err == nil && (r.lasts < time.Second || r.lasts > dispatcher.MaxLinkFor) {
 		return errors.New("must be 1s to 30d")
 	}
 	return err
@@ -149,7 +148,7 @@ func (s *linkServer) createLink(ctx context.Context, q *api.Request) (*api.Respo
 
 // ownEndpoint replaces a uid by its id. It returns an error for an endpoint that is not the
 // tenant's own.
-func (s *linkServer) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatcher.FieldError, error) {
+func (s *linkServer) ownEndpoint(ctx context.Context, l *dispatcher.Link) ([]dispatcher.FieldError, error) {
 	err := dispatcher.ErrNoEndpoint
 	var view dispatcher.EndpointView
 	if dispatcher.ValidName(l.Endpoint) {
@@ -166,7 +165,7 @@ func (s *linkServer) ownEndpoint(ctx context.Context, l *access.Link) ([]dispatc
 }
 
 // linkDetail is the detail of a link in the audit, besides its tenant.
-func linkDetail(l access.Link, lasts time.Duration) string {
+func linkDetail(l dispatcher.Link, lasts time.Duration) string {
 	parts := []string{"for " + ladder.FormatDuration(lasts)}
 	if l.Manage {
 		parts = append(parts, "manage")
@@ -189,7 +188,7 @@ func (s *linkServer) links(ctx context.Context, q *api.Request) (*api.Response, 
 	return api.JSON(http.StatusOK, wire.LinkPage{Data: api.Convert(list, wireLink), NextCursor: api.NextCursor(next)})
 }
 
-func wireLink(l *access.Link) wire.Link {
+func wireLink(l *dispatcher.Link) wire.Link {
 	return wire.Link{
 		ID: l.ID, Tenant: l.Tenant, Endpoint: l.Endpoint, Manage: l.Manage, Name: l.Name, By: l.By,
 		CreatedAt: wire.Time{Time: l.CreatedAt}, ExpiresAt: wire.Time{Time: l.ExpiresAt}, Ended: l.Ended,

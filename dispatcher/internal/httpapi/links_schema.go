@@ -5,7 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -16,6 +16,6 @@ func linkSchema(r huma.Registry) *huma.Schema {
 	p["tenant"].Pattern, p["tenant"].MaxLength = api.TenantPattern, api.Ref(128)
 	p["endpoint"].Pattern, p["endpoint"].Not = api.NameForm.Schema.Pattern, api.NameForm.Schema.Not
 	p["name"].Pattern, p["name"].MinLength = api.PrintPattern, nil
-	api.Between(p["for"], time.Second, access.MaxLinkFor)
+	api.Between(p["for"], time.Second, dispatcher.MaxLinkFor)
 	return api.RefTo[wire.LinkRequest](r)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
@@ -30,9 +29,9 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	var made map[string]string
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &made))
 	require.Equal(t, map[string]string{
-		"id": access.LinkID(f.Token), "url": "https://hooks.example/pay/link/" + f.Token, "expires_at": "2026-02-02T11:00:00.123Z",
+		"id": dispatcher.LinkID(f.Token), "url": "https://hooks.example/pay/link/" + f.Token, "expires_at": "2026-02-02T11:00:00.123Z",
 	}, made)
-	require.Equal(t, access.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "local", Key: keylessOwner}, f.Made)
+	require.Equal(t, dispatcher.Link{Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "local", Key: keylessOwner}, f.Made)
 	require.Equal(t, 48*time.Hour, f.Lasts)
 	require.NotContains(t, fmt.Sprint(f.Recorded), f.Token)
 
@@ -41,7 +40,7 @@ func TestALinkIsMadeForATenant(t *testing.T) {
 	apitest.RequireProblem(t, w, http.StatusUnprocessableEntity, "invalid")
 	w = apitest.Serve(h, apitest.NewRequest("POST", "/v1/links", `{"tenant":"unknown","for":null,"manage":null,"endpoint":null,"name":null}`))
 	require.Equal(t, http.StatusCreated, w.Code, "a tenant needs no endpoint: %s", w.Body)
-	require.Equal(t, access.Link{Tenant: "unknown", By: "local", Key: keylessOwner}, f.Made)
+	require.Equal(t, dispatcher.Link{Tenant: "unknown", By: "local", Key: keylessOwner}, f.Made)
 	require.Equal(t, 24*time.Hour, f.Lasts)
 	require.NotEqual(t, before, f.Token)
 }
@@ -97,7 +96,7 @@ func TestLinksAreListedWithoutWhatOpensThem(t *testing.T) {
 	require.JSONEq(t, `{"data":[
 		{"id":"`+apitest.Link().ID+`","tenant":"m7","endpoint":"ep_123456789","manage":true,"name":"Anna","by":"key:ops",
 		"created_at":"2026-01-31T11:00:00.123Z","expires_at":"2026-01-31T12:00:00.123Z"},
-		{"id":"`+access.LinkID("y")+`","tenant":"m8","manage":false,"by":"key:ops","created_at":"2026-01-31T11:00:00.123Z","expires_at":"2026-01-31T11:00:00.123Z"}
+		{"id":"`+dispatcher.LinkID("y")+`","tenant":"m8","manage":false,"by":"key:ops","created_at":"2026-01-31T11:00:00.123Z","expires_at":"2026-01-31T11:00:00.123Z"}
 	],"next_cursor":"77"}`, w.Body.String())
 	f.Err = dispatcher.ErrCursor
 	apitest.RequireProblem(t, apitest.Get(apitest.New(t, f), "/v1/links?cursor=x"), http.StatusUnprocessableEntity, "invalid")
@@ -110,12 +109,12 @@ func TestALinkIsRevokedOnce(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, w.Code)
 	require.Empty(t, w.Body.Bytes())
 	require.Empty(t, w.Header().Get("Content-Type"))
-	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/links/"+access.LinkID("other"), "")), http.StatusNotFound, "not-found")
+	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/links/"+dispatcher.LinkID("other"), "")), http.StatusNotFound, "not-found")
 	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/links/ep_1", "")), http.StatusNotFound, "not-found")
 	require.Equal(t, []string{"revoke link", "revoke link"}, f.Calls)
 	f.Err = dispatcher.ErrUnavailable
 	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/links/"+apitest.Link().ID, "")), http.StatusServiceUnavailable, "unavailable")
-	f.Err = access.ErrLinks
+	f.Err = dispatcher.ErrLinks
 	apitest.RequireProblem(t, apitest.Serve(apitest.New(t, f, apitest.WithLinks), apitest.NewRequest("POST", "/v1/links", `{"tenant":"m7"}`)), http.StatusUnprocessableEntity, "link-limit")
 }
 
@@ -142,8 +141,8 @@ func TestTheClientMakesAndRevokesALink(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "https://hooks.example/pay/link/"+f.Token, made.URL)
 	require.Equal(t, apitest.Now.Add(time.Hour).Truncate(time.Millisecond).UTC(), made.ExpiresAt.Time)
-	require.Equal(t, access.Link{Tenant: "m7", Name: "Anna", By: "key:ops", Key: f.Made.Key}, f.Made)
+	require.Equal(t, dispatcher.Link{Tenant: "m7", Name: "Anna", By: "key:ops", Key: f.Made.Key}, f.Made)
 	require.NoError(t, c.RevokeLink(t.Context(), apitest.Link().ID))
-	require.Error(t, c.RevokeLink(t.Context(), access.LinkID("other")))
+	require.Error(t, c.RevokeLink(t.Context(), dispatcher.LinkID("other")))
 	require.NotContains(t, log.String(), f.Token)
 }

@@ -8,18 +8,17 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
 // GaugeStore stores the counts of all instances.
 type GaugeStore interface {
 	// Add adds counts of an instance, oldest first. It returns the counts that failed; they
 	// must be added again before newer ones.
-	Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error)
+	Add(ctx context.Context, instance string, counts []dispatcher.MinuteCount) (left []dispatcher.MinuteCount, err error)
 	// Minutes reads the minutes with events, oldest first.
-	Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error)
+	Minutes(ctx context.Context, since, until time.Time) ([]dispatcher.Minute, error)
 	// Bars reads the bars of lanes with events, oldest first.
-	Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error)
+	Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error)
 	// Since returns when the figures of a lane began; zero if unknown.
 	Since(lane dispatcher.Lane) time.Time
 }
@@ -49,7 +48,7 @@ type Gauge struct {
 	mu      sync.Mutex // guards the fields below
 	at      time.Time  // the present minute; zero before Run
 	number  int64      // of the last count
-	waiting []health.Count
+	waiting []dispatcher.MinuteCount
 	version int // changes when an Add begins and when it ends
 
 	failing bool // used by Run: the last Add failed
@@ -80,8 +79,8 @@ const stripes = 16
 // stripe counts the attempts of some lanes.
 type stripe struct {
 	mu     sync.Mutex // guards the fields below
-	minute health.Minute
+	minute dispatcher.Minute
 	at     map[dispatcher.Lane]int // index of a lane in list
-	list   []health.LaneBar
+	list   []dispatcher.LaneBar
 	_      [64]byte // keeps two stripes out of one cache line
 }

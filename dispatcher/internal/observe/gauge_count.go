@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
 var _ dispatcher.Observer = (*Gauge)(nil)
@@ -29,7 +28,7 @@ func (g *Gauge) Attempted(a dispatcher.Attempted) {
 	if !a.Taken { // a taker attempts at any time
 		s.minute.Late.Add(a.Late)
 	}
-	if health.Answered(a.Attempt.Class) && (a.Attempt.Duration > 0 || !a.Taken) { // the duration of a taker's late success is unknown
+	if dispatcher.ReceiverAnswered(a.Attempt.Class) && (a.Attempt.Duration > 0 || !a.Taken) { // the duration of a taker's late success is unknown
 		bar.Took.Add(a.Attempt.Duration)
 	}
 }
@@ -58,38 +57,38 @@ func (p *present) stripeOf(lane dispatcher.Lane) *stripe {
 }
 
 // bar returns the bar of a lane, or the shared bar of all others. The caller holds mu.
-func (s *stripe) bar(lane dispatcher.Lane, of *present) *health.LaneBar {
+func (s *stripe) bar(lane dispatcher.Lane, of *present) *dispatcher.LaneBar {
 	i, known := s.at[lane]
 	if !known && of.lanes.Add(1) > maxLanes {
 		of.lanes.Add(-1)
-		lane = health.Others
+		lane = dispatcher.OtherLanes
 		i, known = s.at[lane]
 	}
 	if !known {
 		i = len(s.list)
 		lane = dispatcher.Lane(strings.Clone(string(lane))) // a copy, because the lane may be part of a large response
 		s.at[lane] = i
-		s.list = append(s.list, health.LaneBar{Lane: lane})
+		s.list = append(s.list, dispatcher.LaneBar{Lane: lane})
 	}
 	return &s.list[i]
 }
 
 // read adds the stripe's counts to a minute's count. With clears it resets them.
-func (s *stripe) read(c *health.Count, clears bool) {
+func (s *stripe) read(c *dispatcher.MinuteCount, clears bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Merge(s.minute)
 	c.Lanes = append(c.Lanes, s.list...)
 	if clears {
-		s.minute = health.Minute{}
+		s.minute = dispatcher.Minute{}
 		s.list = s.list[:0]
 		clear(s.at)
 	}
 }
 
 // read returns the counts of the present minute, which began at at.
-func (p *present) read(at time.Time, clears bool) health.Count {
-	c := health.Count{Minute: health.Minute{At: at}}
+func (p *present) read(at time.Time, clears bool) dispatcher.MinuteCount {
+	c := dispatcher.MinuteCount{Minute: dispatcher.Minute{At: at}}
 	if clears {
 		c.Accepted, c.Dead = p.accepted.Swap(0), p.dead.Swap(0)
 	} else {
@@ -102,7 +101,7 @@ func (p *present) read(at time.Time, clears bool) health.Count {
 		p.lanes.Store(0)
 	}
 	for i := range c.Lanes {
-		c.Lanes[i].At = at.Truncate(health.Half)
+		c.Lanes[i].At = at.Truncate(dispatcher.HalfHour)
 	}
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
 // Since is unknown of a store in memory.
@@ -31,7 +30,7 @@ func TestOfTooManyLanesInAMinuteTheRestIsCountedTogether(t *testing.T) {
 		lanes := map[dispatcher.Lane]bool{}
 		for _, b := range r.store.lanes {
 			lanes[b.Lane] = true
-			if b.Lane == health.Others {
+			if b.Lane == dispatcher.OtherLanes {
 				others += b.Delivered
 			}
 		}
@@ -55,9 +54,9 @@ func TestOnlyAttemptsAreCounted(t *testing.T) {
 		expired.Attempt = dispatcher.Attempt{Verdict: dispatcher.Dead, Class: dispatcher.ClassExpired}
 		r.Attempted(expired)
 		r.stop()
-		require.Equal(t, []health.Minute{{At: r.first, Delivered: 1, Failed: 1}}, r.store.minutes)
-		require.Equal(t, health.Bar{
-			At: r.first.Truncate(health.Half), Delivered: 1, Failed: health.Failures{Refused: 1}, Took: health.Durations{5: 1},
+		require.Equal(t, []dispatcher.Minute{{At: r.first, Delivered: 1, Failed: 1}}, r.store.minutes)
+		require.Equal(t, dispatcher.Bar{
+			At: r.first.Truncate(dispatcher.HalfHour), Delivered: 1, Failed: dispatcher.Failures{Refused: 1}, Took: dispatcher.Durations{5: 1},
 		}, r.store.lanes[0].Bar)
 	})
 }

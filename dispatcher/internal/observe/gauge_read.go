@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 )
 
 // readings is how often a read is repeated because an Add ran at the same time: the read
@@ -16,8 +15,8 @@ const readings = 3
 
 // Minutes reads the minutes of all instances with events, oldest first, from the minute of
 // since up to until. The present minute of other instances is missing.
-func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []health.Minute, err error) {
-	err = g.read(func(own []health.Count) error {
+func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []dispatcher.Minute, err error) {
+	err = g.read(func(own []dispatcher.MinuteCount) error {
 		if found, err = g.store.Minutes(ctx, since, until); err != nil {
 			return err
 		}
@@ -34,18 +33,18 @@ func (g *Gauge) Minutes(ctx context.Context, since, until time.Time) (found []he
 // Bars reads the bars of lanes of all instances with events, oldest first, from the half
 // hour of since. If the store can't return some bars, they are missing and the error says
 // so.
-func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (found map[dispatcher.Lane][]health.Bar, err error) {
+func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (found map[dispatcher.Lane][]dispatcher.Bar, err error) {
 	wanted := make(map[dispatcher.Lane]bool, len(lanes))
 	for _, lane := range lanes {
 		wanted[lane] = true
 	}
-	err = g.read(func(own []health.Count) error {
+	err = g.read(func(own []dispatcher.MinuteCount) error {
 		if found, err = g.store.Bars(ctx, lanes, since); found == nil {
 			return err
 		}
 		for _, c := range own {
 			for _, b := range c.Lanes {
-				if wanted[b.Lane] && !b.At.Before(since.Truncate(health.Half)) {
+				if wanted[b.Lane] && !b.At.Before(since.Truncate(dispatcher.HalfHour)) {
 					found[b.Lane] = mergeBar(found[b.Lane], b.Bar)
 				}
 			}
@@ -59,7 +58,7 @@ func (g *Gauge) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Ti
 func (g *Gauge) Since(lane dispatcher.Lane) time.Time { return g.store.Since(lane) }
 
 // read calls from with the own counts, and repeats it if an Add ran in the meantime.
-func (g *Gauge) read(from func(own []health.Count) error) (err error) {
+func (g *Gauge) read(from func(own []dispatcher.MinuteCount) error) (err error) {
 	for range readings {
 		own, version := g.own()
 		if err = from(own); err != nil {
@@ -76,7 +75,7 @@ func (g *Gauge) read(from func(own []health.Count) error) (err error) {
 }
 
 // own returns the counts of this instance that are not added yet.
-func (g *Gauge) own() (counts []health.Count, version int) {
+func (g *Gauge) own() (counts []dispatcher.MinuteCount, version int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.at.IsZero() {
@@ -86,8 +85,8 @@ func (g *Gauge) own() (counts []health.Count, version int) {
 }
 
 // mergeMinute merges a minute into a list ordered by time.
-func mergeMinute(list []health.Minute, m health.Minute) []health.Minute {
-	i, there := slices.BinarySearchFunc(list, m.At, func(is health.Minute, at time.Time) int { return is.At.Compare(at) })
+func mergeMinute(list []dispatcher.Minute, m dispatcher.Minute) []dispatcher.Minute {
+	i, there := slices.BinarySearchFunc(list, m.At, func(is dispatcher.Minute, at time.Time) int { return is.At.Compare(at) })
 	if !there {
 		return slices.Insert(list, i, m)
 	}
@@ -96,8 +95,8 @@ func mergeMinute(list []health.Minute, m health.Minute) []health.Minute {
 }
 
 // mergeBar merges a bar into a list ordered by time.
-func mergeBar(list []health.Bar, b health.Bar) []health.Bar {
-	i, there := slices.BinarySearchFunc(list, b.At, func(is health.Bar, at time.Time) int { return is.At.Compare(at) })
+func mergeBar(list []dispatcher.Bar, b dispatcher.Bar) []dispatcher.Bar {
+	i, there := slices.BinarySearchFunc(list, b.At, func(is dispatcher.Bar, at time.Time) int { return is.At.Compare(at) })
 	if !there {
 		return slices.Insert(list, i, b)
 	}

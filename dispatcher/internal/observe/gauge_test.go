@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/observe"
 )
 
@@ -26,17 +25,17 @@ type shelf struct {
 	mu      sync.Mutex
 	calls   int
 	number  int64 // of the last count that was added
-	minutes []health.Minute
-	lanes   []health.LaneBar
+	minutes []dispatcher.Minute
+	lanes   []dispatcher.LaneBar
 
-	away   error                                   // Add changes nothing
-	taken  func(c *health.Count) (left bool)       // what Add leaves of a count; nil: nothing
-	hangs  bool                                    // Add has no answer
-	within func(what string)                       // called once: before a read, or behind what Add adds
-	heard  func(instance string, c []health.Count) // of each Add
+	away   error                                             // Add changes nothing
+	taken  func(c *dispatcher.MinuteCount) (left bool)       // what Add leaves of a count; nil: nothing
+	hangs  bool                                              // Add has no answer
+	within func(what string)                                 // called once: before a read, or behind what Add adds
+	heard  func(instance string, c []dispatcher.MinuteCount) // of each Add
 }
 
-func (s *shelf) Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error) {
+func (s *shelf) Add(ctx context.Context, instance string, counts []dispatcher.MinuteCount) (left []dispatcher.MinuteCount, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -80,7 +79,7 @@ func (s *shelf) meet(what string) {
 	}
 }
 
-func (s *shelf) Minutes(_ context.Context, since, until time.Time) (found []health.Minute, err error) {
+func (s *shelf) Minutes(_ context.Context, since, until time.Time) (found []dispatcher.Minute, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meet("read")
@@ -92,15 +91,15 @@ func (s *shelf) Minutes(_ context.Context, since, until time.Time) (found []heal
 	return found, s.away
 }
 
-func (s *shelf) Bars(_ context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
+func (s *shelf) Bars(_ context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meet("read")
-	found := map[dispatcher.Lane][]health.Bar{}
+	found := map[dispatcher.Lane][]dispatcher.Bar{}
 	for _, b := range s.lanes {
 		list := found[b.Lane]
 		switch {
-		case !slices.Contains(lanes, b.Lane) || b.At.Before(since.Truncate(health.Half)):
+		case !slices.Contains(lanes, b.Lane) || b.At.Before(since.Truncate(dispatcher.HalfHour)):
 		case len(list) > 0 && list[len(list)-1].At.Equal(b.At):
 			list[len(list)-1].Merge(b.Bar)
 		default:
@@ -161,7 +160,7 @@ func (r *rig) delivered() (n int64) {
 	r.Helper()
 	list, err := r.Minutes(r.Context(), r.first, time.Now().Add(time.Hour))
 	require.NoError(r, err)
-	require.True(r, slices.IsSortedFunc(list, func(a, b health.Minute) int { return a.At.Compare(b.At) }))
+	require.True(r, slices.IsSortedFunc(list, func(a, b dispatcher.Minute) int { return a.At.Compare(b.At) }))
 	for _, m := range list {
 		n += m.Delivered
 	}
@@ -169,7 +168,7 @@ func (r *rig) delivered() (n int64) {
 }
 
 // bars are those of a lane.
-func (r *rig) bars(lane dispatcher.Lane) []health.Bar {
+func (r *rig) bars(lane dispatcher.Lane) []dispatcher.Bar {
 	r.Helper()
 	found, err := r.Bars(r.Context(), []dispatcher.Lane{lane}, r.first)
 	require.NoError(r, err)
@@ -211,11 +210,11 @@ func TestWhatMovedIsAddedOnceAMinute(t *testing.T) {
 		require.Zero(t, r.calls())
 		r.pass(time.Minute)
 		require.Equal(t, 1, r.calls())
-		require.Equal(t, []health.Minute{{At: r.first, Accepted: 1, Delivered: 4, Failed: 1, Dead: 1, Late: health.Durations{0: 4, 5: 1}}}, r.store.minutes)
-		half := r.first.Truncate(health.Half)
-		require.ElementsMatch(t, []health.LaneBar{
-			{Lane: "a", Bar: health.Bar{At: half, Delivered: 3, Took: health.Durations{1: 3}}},
-			{Lane: "b", Bar: health.Bar{At: half, Delivered: 1, Failed: health.Failures{Timeout: 1}, Took: health.Durations{1: 1}}},
+		require.Equal(t, []dispatcher.Minute{{At: r.first, Accepted: 1, Delivered: 4, Failed: 1, Dead: 1, Late: dispatcher.Durations{0: 4, 5: 1}}}, r.store.minutes)
+		half := r.first.Truncate(dispatcher.HalfHour)
+		require.ElementsMatch(t, []dispatcher.LaneBar{
+			{Lane: "a", Bar: dispatcher.Bar{At: half, Delivered: 3, Took: dispatcher.Durations{1: 3}}},
+			{Lane: "b", Bar: dispatcher.Bar{At: half, Delivered: 1, Failed: dispatcher.Failures{Timeout: 1}, Took: dispatcher.Durations{1: 1}}},
 		}, r.store.lanes)
 
 		r.pass(24 * time.Hour)
@@ -232,7 +231,7 @@ func TestInstancesAddAtMomentsOfTheirOwn(t *testing.T) {
 		for i := range 20 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var added time.Time
-			store := &shelf{heard: func(instance string, _ []health.Count) {
+			store := &shelf{heard: func(instance string, _ []dispatcher.MinuteCount) {
 				require.Equal(t, fmt.Sprint("instance", i), instance)
 				added = time.Now()
 			}}
@@ -255,9 +254,9 @@ func TestInstancesAddAtMomentsOfTheirOwn(t *testing.T) {
 func TestWhatIsNotAddedYetIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		earlier := health.Minute{At: r.first.Add(-time.Hour), Delivered: 7}
-		r.store.minutes = []health.Minute{earlier, {At: r.first, Delivered: 10}} // of others
-		r.store.lanes = []health.LaneBar{{Lane: "a", Bar: health.Bar{At: r.first.Truncate(health.Half), Delivered: 10}}}
+		earlier := dispatcher.Minute{At: r.first.Add(-time.Hour), Delivered: 7}
+		r.store.minutes = []dispatcher.Minute{earlier, {At: r.first, Delivered: 10}} // of others
+		r.store.lanes = []dispatcher.LaneBar{{Lane: "a", Bar: dispatcher.Bar{At: r.first.Truncate(dispatcher.HalfHour), Delivered: 10}}}
 		r.deliver("a")
 		r.deliver("c")
 		require.EqualValues(t, 12, r.delivered())
@@ -276,7 +275,7 @@ func TestWhatIsNotAddedYetIsShown(t *testing.T) {
 
 		all, err := r.Minutes(t.Context(), r.first.Add(-time.Hour), r.first)
 		require.NoError(t, err)
-		require.Equal(t, []health.Minute{earlier}, all, "until is not included")
+		require.Equal(t, []dispatcher.Minute{earlier}, all, "until is not included")
 	})
 }
 
@@ -355,11 +354,11 @@ func TestAnHourIsKeptWhileTheStoreIsAway(t *testing.T) {
 func TestWhatIsLeftIsGivenAgainAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		var given [][]health.Count
+		var given [][]dispatcher.MinuteCount
 		r.set(func(s *shelf) {
-			s.heard = func(_ string, c []health.Count) { given = append(given, slices.Clone(c)) }
-			s.taken = func(c *health.Count) bool {
-				c.Minute = health.Minute{} // home has it
+			s.heard = func(_ string, c []dispatcher.MinuteCount) { given = append(given, slices.Clone(c)) }
+			s.taken = func(c *dispatcher.MinuteCount) bool {
+				c.Minute = dispatcher.Minute{} // home has it
 				return true
 			}
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -189,10 +188,10 @@ var table = []struct {
 	{dispatcher.ErrBusy, Busy, "", "ask again when one has ended"},
 	{dispatcher.ErrNoJob, NotFound, "", "there is no such job: GET /v1/jobs lists the jobs of the last 7 days"},
 	{dispatcher.ErrJobs, TooManyJobs, "", "100 have not ended: GET /v1/jobs lists them, and DELETE /v1/jobs/{id} stops one"},
-	{access.ErrNoLink, NotFound, "", "there is no such link, or it has expired: GET /v1/links lists them"},
+	{dispatcher.ErrNoLink, NotFound, "", "there is no such link, or it has expired: GET /v1/links lists them"},
 	{dispatcher.ErrTenantEndpoints, Registered, "", "a link adds endpoints up to 50 of a tenant; nothing was stored"},
-	{access.ErrNoKey, Unauthorized, "", "the key was taken away while the call was made"},
-	{access.ErrLinks, TooManyLinks, "", "10,000 have not expired: revoke some that are not needed (DELETE /v1/links/{id})"},
+	{dispatcher.ErrNoKey, Unauthorized, "", "the key was taken away while the call was made"},
+	{dispatcher.ErrLinks, TooManyLinks, "", "10,000 have not expired: revoke some that are not needed (DELETE /v1/links/{id})"},
 	{dispatcher.ErrAcceptsOnly, AcceptsOnly, "", "MAX_IN_FLIGHT=0 has it attempt nothing: ask one that dispatches, or run hookladder tick"},
 	{dispatcher.ErrJobState, NotStopped, "", "only one that was stopped, or failed, can go on"},
 	{dispatcher.ErrJobForgotten, NotStopped, "", "its filter named a tenant or subject that hookladder forget has taken out since: start another job"},

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 )
 
 // Record adds the entry of a call to the audit, once.
@@ -15,7 +14,7 @@ func (q *Request) Record(ctx context.Context, e dispatcher.AuditEntry) {
 	if q.Operation.Audit == "" || q.recorded != nil || q.Idle {
 		return
 	}
-	_, person := access.CallerOf(q.HTTP.Context())
+	_, person := dispatcher.BrowserOf(q.HTTP.Context())
 	e.By, e.What, e.Person = q.Writer.By, q.Operation.Audit, person
 	q.recorded = &e
 	if !person {
@@ -26,7 +25,7 @@ func (q *Request) Record(ctx context.Context, e dispatcher.AuditEntry) {
 // recordAct records an act of a person when its result is known. A refused act costs a link
 // nothing, so it may come in a loop. It is therefore counted in the same way as calls.
 func (q *Request) recordAct(ctx context.Context, p *Problem) {
-	c, person := access.CallerOf(q.HTTP.Context())
+	c, person := dispatcher.BrowserOf(q.HTTP.Context())
 	if q.recorded == nil || !person {
 		return
 	}

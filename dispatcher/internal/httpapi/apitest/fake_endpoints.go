@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -34,8 +33,8 @@ type FakeEndpoints struct {
 	KeysOf       dispatcher.PublicKeyFilter
 	Rotated      signer.Secret
 	Overlap      time.Duration
-	Inside       access.Caller // on whose behalf one was created inside the process
-	Caller       string        // the same, as lanes keep it
+	Inside       dispatcher.Browser // on whose behalf one was created inside the process
+	Caller       string             // the same, as lanes keep it
 }
 
 func (f *Fake) view(e *dispatcher.Endpoint) dispatcher.EndpointView {
@@ -57,7 +56,7 @@ func (f *Fake) find(call, name string) (*dispatcher.Endpoint, error) {
 
 func (f *Fake) CreateEndpoint(ctx context.Context, e *dispatcher.Endpoint) (dispatcher.EndpointView, bool, error) {
 	f.called("create")
-	f.Inside, _ = access.CallerOf(ctx)
+	f.Inside, _ = dispatcher.BrowserOf(ctx)
 	f.Caller = dispatcher.CallerOf(ctx)
 	if f.Err != nil {
 		return dispatcher.EndpointView{}, false, f.Err

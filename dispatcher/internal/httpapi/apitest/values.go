@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/success"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
@@ -80,9 +79,9 @@ func Message(more string) string {
 }
 
 // Link has every field.
-func Link() access.Link {
-	return access.Link{
-		ID: access.LinkID("x"), Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "key:ops",
+func Link() dispatcher.Link {
+	return dispatcher.Link{
+		ID: dispatcher.LinkID("x"), Tenant: "m7", Endpoint: "ep_123456789", Manage: true, Name: "Anna", By: "key:ops",
 		CreatedAt: Now, ExpiresAt: Now.Add(time.Hour),
 	}
 }

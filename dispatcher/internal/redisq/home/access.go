@@ -4,7 +4,7 @@ import (
 	_ "embed" // the scripts
 	"sync/atomic"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -55,7 +55,7 @@ type Access struct {
 
 	sealer *conn.Sealer
 
-	keys func() access.Keys // nil or empty: there are no API keys
+	keys func() dispatcher.AccessKeys // nil or empty: there are no API keys
 	own  atomic.Pointer[ownSecret]
 
 	clock, openSession, readSession, renewSession, putShown, readShown  conn.Script

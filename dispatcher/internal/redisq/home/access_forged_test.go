@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -26,19 +26,19 @@ func flips(text string) (all []string) {
 func TestASessionThatIsChangedInRedisIsNone(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		token, record := r.open("ops")
-		hash := words.HashToken(token)
+		hash := dispatcher.HashToken(token)
 		good := r.client.HGet(t.Context(), record, hash).Val()
 		for _, bad := range flips(good) {
 			require.NoError(t, r.client.HSet(t.Context(), record, hash, bad).Err())
 			_, err := r.session(token)
-			require.ErrorIs(t, err, words.ErrNoSession, "%q", bad)
+			require.ErrorIs(t, err, dispatcher.ErrNoSession, "%q", bad)
 		}
 		// One that is true stays true for its own token and its own key alone.
 		require.NoError(t, r.client.HSet(t.Context(), record, hash, good).Err())
 		shop, theirs := r.open("shop")
-		require.NoError(t, r.client.HSet(t.Context(), theirs, words.HashToken(shop), good).Err())
+		require.NoError(t, r.client.HSet(t.Context(), theirs, dispatcher.HashToken(shop), good).Err())
 		_, err := r.session(shop)
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 		_, err = r.session(token)
 		require.NoError(t, err)
 	})
@@ -53,7 +53,7 @@ func spent(record string) (from, to int) {
 
 func TestALinkThatIsChangedInRedisIsNone(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		made, token := r.create(words.Link{Key: "ops", Tenant: "m7", By: "key:ops"}, time.Hour)
+		made, token := r.create(dispatcher.Link{Key: "ops", Tenant: "m7", By: "key:ops"}, time.Hour)
 		good := r.client.HGet(t.Context(), r.home+":links", made.ID).Val()
 		put := func(id, record string) {
 			t.Helper()
@@ -75,17 +75,17 @@ func TestALinkThatIsChangedInRedisIsNone(t *testing.T) {
 			}
 			put(made.ID, bad)
 			_, err := r.LinkByToken(t.Context(), token)
-			require.ErrorIs(t, err, words.ErrNoLink, "%q", bad)
+			require.ErrorIs(t, err, dispatcher.ErrNoLink, "%q", bad)
 		}
 		put(made.ID, good+" ")
 		_, err := r.LinkByToken(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 
 		put(made.ID, good)
-		other, theirs := r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
+		other, theirs := r.create(dispatcher.Link{Key: "ops", Tenant: "m8"}, time.Hour)
 		put(other.ID, good)
 		_, err = r.LinkByToken(t.Context(), theirs)
-		require.ErrorIs(t, err, words.ErrNoLink, "a record is of one link")
+		require.ErrorIs(t, err, dispatcher.ErrNoLink, "a record is of one link")
 		_, err = r.LinkByToken(t.Context(), token)
 		require.NoError(t, err)
 	})
@@ -95,52 +95,52 @@ func TestALinkThatIsChangedInRedisIsNone(t *testing.T) {
 func TestATokenThatNoKeyMadeOpensNothingAndAsksNothing(t *testing.T) {
 	r := newAccessRig(t, redistest.Start(t))
 	stranger := testKey("stranger")
-	forged := words.NewKey("ops", [32]byte{}) // its owner text is in Redis
+	forged := dispatcher.NewAccessKey("ops", [32]byte{}) // its owner text is in Redis
 	link, session := forged.NewLink(), forged.NewSession()
-	hash := words.HashToken(session)
+	hash := dispatcher.HashToken(session)
 	ends := r.now.Add(time.Hour).UnixMilli()
 	require.NoError(t, r.client.HSet(t.Context(), r.home+":session:ops", hash, fmt.Sprintf("1 %d %s", ends, forged.SignSession(hash, "1", fmt.Sprint(ends)))).Err())
-	id, allows := words.LinkID(link), `{"Tenant":"m7","Manage":true,"Key":"ops"}`
-	mac := forged.SignLink(id, words.HashToken(link), "1", fmt.Sprint(ends), allows)
-	require.NoError(t, r.client.HSet(t.Context(), r.home+":links", id, fmt.Sprintf("%s 1 %d - %s %s", words.HashToken(link), ends, mac, allows)).Err())
+	id, allows := dispatcher.LinkID(link), `{"Tenant":"m7","Manage":true,"Key":"ops"}`
+	mac := forged.SignLink(id, dispatcher.HashToken(link), "1", fmt.Sprint(ends), allows)
+	require.NoError(t, r.client.HSet(t.Context(), r.home+":links", id, fmt.Sprintf("%s 1 %d - %s %s", dispatcher.HashToken(link), ends, mac, allows)).Err())
 	require.NoError(t, r.client.ZAdd(t.Context(), r.home+":linked", redis.Z{Score: 1, Member: id}).Err())
 	require.Empty(t, r.ids(10))
 
-	_, ownLink := r.create(words.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
+	_, ownLink := r.create(dispatcher.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
 	ownSession, err := r.OpenSession(t.Context(), r.keys[0].Owner)
 	require.NoError(t, err)
 	gauge := redisqtest.Measure(r.client, nil)
 	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", ownLink, r.keys[0].NewSession()} {
 		_, err := r.session(token)
-		require.ErrorIs(t, err, words.ErrNoSession)
-		require.ErrorIs(t, r.CloseSession(t.Context(), token), words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
+		require.ErrorIs(t, r.CloseSession(t.Context(), token), dispatcher.ErrNoSession)
 	}
 	for _, token := range []string{session, link, stranger.NewSession(), stranger.NewLink(), "", "x", ownSession, r.keys[0].NewLink()} {
 		_, err := r.LinkByToken(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 	}
 	require.Empty(t, gauge.Of(""), "Redis was not asked")
 }
 
 func TestALinkEndsWithItsKey(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		ours, token := r.create(words.Link{Key: "ops", Tenant: "m7", By: "key:ops"}, time.Hour)
-		theirs, other := r.create(words.Link{Key: "shop", Tenant: "m7", By: "key:shop"}, time.Hour)
+		ours, token := r.create(dispatcher.Link{Key: "ops", Tenant: "m7", By: "key:ops"}, time.Hour)
+		theirs, other := r.create(dispatcher.Link{Key: "shop", Tenant: "m7", By: "key:shop"}, time.Hour)
 		session, _ := r.open("shop")
 		all := r.keys
 		r.keys = all[:1] // shop was taken away
 		_, err := r.LinkByToken(t.Context(), other)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		_, err = r.session(session)
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 		_, err = r.OpenSession(t.Context(), "shop")
-		require.ErrorIs(t, err, words.ErrNoKey)
+		require.ErrorIs(t, err, dispatcher.ErrNoKey)
 		_, err = r.LinkByToken(t.Context(), token)
 		require.NoError(t, err)
 		page, _, err := r.Links(t.Context(), 10, "")
 		require.NoError(t, err)
-		theirs.Ended = words.EndedKey
-		require.Equal(t, []words.Link{theirs, ours}, page)
+		theirs.Ended = dispatcher.EndedKey
+		require.Equal(t, []dispatcher.Link{theirs, ours}, page)
 		n, err := r.CountLinks(t.Context(), []string{"shop", "more"})
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -157,12 +157,12 @@ func TestWithoutAPIKeysAKeyOfTheStoreSigns(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		all := r.keys
 		r.keys = nil
-		made, token := r.create(words.Link{Tenant: "m7", By: "local"}, time.Hour)
+		made, token := r.create(dispatcher.Link{Tenant: "m7", By: "local"}, time.Hour)
 		session, err := r.OpenSession(t.Context(), "local")
 		require.NoError(t, err)
 		for _, s := range []interface {
-			LinkByToken(ctx context.Context, token string) (words.Link, error)
-			Session(ctx context.Context, token string) (words.Session, error)
+			LinkByToken(ctx context.Context, token string) (dispatcher.Link, error)
+			Session(ctx context.Context, token string) (dispatcher.Session, error)
 		}{r.Access, r.another()} {
 			have, err := s.LinkByToken(t.Context(), token)
 			require.NoError(t, err)
@@ -172,16 +172,16 @@ func TestWithoutAPIKeysAKeyOfTheStoreSigns(t *testing.T) {
 		}
 		r.keys = all // from now on there are some
 		_, err = r.LinkByToken(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		_, err = r.session(session)
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 	})
 }
 
 // A merchant has a token. It must not serve to try API keys, which people may have thought of.
 func TestATokenDoesNotHelpToTryKeys(t *testing.T) {
 	r := newAccessRig(t, redistest.Start(t))
-	_, link := r.create(words.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
+	_, link := r.create(dispatcher.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
 	_, found := r.keys.OfLink(link)
 	require.False(t, found, "the hash of the key alone does not show that it made the token")
 	_, err := r.LinkByToken(t.Context(), link)

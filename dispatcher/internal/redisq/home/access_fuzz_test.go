@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 )
 
 // A record that was changed in any byte is none.
 func FuzzSessionRecords(f *testing.F) {
-	key, hash := testKey("ops"), words.HashToken("token")
+	key, hash := testKey("ops"), dispatcher.HashToken("token")
 	good := home.SessionText(key, hash, time.UnixMilli(1_000), time.UnixMilli(2_000))
 	for _, seed := range append(flips(good), good, "  ", "1 2 3", "-1 9999999999999999999 x") {
 		f.Add(seed)
@@ -30,7 +30,7 @@ func FuzzSessionRecords(f *testing.F) {
 // What a link allows has one MAC. Only the calls of the last hour may differ.
 func FuzzLinkRecords(f *testing.F) {
 	key := testKey("ops")
-	want := words.Link{ID: "lnk_1", Tenant: "m7", Endpoint: "ep_1", Manage: true, Name: "Anna", By: "key:ops", Key: "ops", CreatedAt: time.UnixMilli(1_000), ExpiresAt: time.UnixMilli(2_000)}
+	want := dispatcher.Link{ID: "lnk_1", Tenant: "m7", Endpoint: "ep_1", Manage: true, Name: "Anna", By: "key:ops", Key: "ops", CreatedAt: time.UnixMilli(1_000), ExpiresAt: time.UnixMilli(2_000)}
 	good, err := home.EncodeLink(key, "0f", want)
 	if err != nil {
 		f.Fatal(err)
@@ -43,7 +43,7 @@ func FuzzLinkRecords(f *testing.F) {
 		return len(have) == 5 && strings.Join(have[:3], " ") == strings.Join(rest[:3], " ") && have[4] == rest[4]
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		l, hash, ok := home.DecodeLink(words.Keys{key}, want.ID, text)
+		l, hash, ok := home.DecodeLink(dispatcher.AccessKeys{key}, want.ID, text)
 		if opens := ok && l.Ended == ""; opens != same(text) {
 			t.Fatalf("%q: %v", text, opens)
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -18,11 +17,11 @@ type ownSecret struct {
 }
 
 // UseKeys sets the function that returns the valid keys. It must be called before any other method.
-func (s *Access) UseKeys(now func() access.Keys) { s.keys = now }
+func (s *Access) UseKeys(now func() dispatcher.AccessKeys) { s.keys = now }
 
 // keysNow returns the valid keys, bound to the project's secret. Without API keys it returns only
 // that secret as a key, because then only this host may call.
-func (s *Access) keysNow(ctx context.Context) (all access.Keys, err error) {
+func (s *Access) keysNow(ctx context.Context) (all dispatcher.AccessKeys, err error) {
 	own := s.own.Load()
 	if own == nil || own.id != s.conn.ID() {
 		own = &ownSecret{id: s.conn.ID()}
@@ -39,16 +38,16 @@ func (s *Access) keysNow(ctx context.Context) (all access.Keys, err error) {
 		}
 	}
 	if len(all) == 0 {
-		all = access.Keys{access.NewKey(dispatcher.Local, own.sum)}
+		all = dispatcher.AccessKeys{dispatcher.NewAccessKey(dispatcher.Local, own.sum)}
 	}
 	return all, nil
 }
 
 // maker returns the key that signs new records of an owner.
-func (s *Access) maker(ctx context.Context, owner string) (access.Key, error) {
+func (s *Access) maker(ctx context.Context, owner string) (dispatcher.AccessKey, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
-		return access.Key{}, err
+		return dispatcher.AccessKey{}, err
 	}
 	if key, ok := all.Of(owner); ok {
 		return key, nil
@@ -56,7 +55,7 @@ func (s *Access) maker(ctx context.Context, owner string) (access.Key, error) {
 	if key, ok := all.Of(dispatcher.Local); ok {
 		return key, nil
 	}
-	return access.Key{}, access.ErrNoKey
+	return dispatcher.AccessKey{}, dispatcher.ErrNoKey
 }
 
 // storeTime returns the store's time. Records that are signed here have times of this clock.

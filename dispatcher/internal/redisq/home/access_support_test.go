@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -25,7 +25,7 @@ type accessRig struct {
 	client  redis.UniversalClient
 	home    string
 	now     time.Time
-	keys    words.Keys // that are valid now
+	keys    dispatcher.AccessKeys // that are valid now
 }
 
 func newAccessRig(t *testing.T, server redisqtest.Server) *accessRig {
@@ -36,20 +36,22 @@ func newAccessRig(t *testing.T, server redisqtest.Server) *accessRig {
 	r.home = "{" + r.options.Project + "}"
 	store := redisqtest.Open(t, r.options)
 	r.Access, r.client = store.Access(), store.Client()
-	r.keys = words.Keys{testKey("ops"), testKey("shop")}
-	r.UseKeys(func() words.Keys { return r.keys })
+	r.keys = dispatcher.AccessKeys{testKey("ops"), testKey("shop")}
+	r.UseKeys(func() dispatcher.AccessKeys { return r.keys })
 	r.pass(0)
 	return r
 }
 
 // testKey is the key of a name, which is its owner text too.
-func testKey(name string) words.Key { return words.NewKey(name, sha256.Sum256([]byte("key "+name))) }
+func testKey(name string) dispatcher.AccessKey {
+	return dispatcher.NewAccessKey(name, sha256.Sum256([]byte("key "+name)))
+}
 
 // another is the store of another instance.
 func (r *accessRig) another() *home.Access {
 	r.Helper()
 	other := redisqtest.Open(r.T, r.options).Access()
-	other.UseKeys(func() words.Keys { return r.keys })
+	other.UseKeys(func() dispatcher.AccessKeys { return r.keys })
 	return other
 }
 
@@ -84,7 +86,7 @@ func (r *accessRig) full() {
 	require.ErrorContains(r, r.client.Set(r.Context(), r.home+":x", "x", 0).Err(), "OOM")
 }
 
-func (r *accessRig) create(l words.Link, lasts time.Duration) (made words.Link, token string) {
+func (r *accessRig) create(l dispatcher.Link, lasts time.Duration) (made dispatcher.Link, token string) {
 	r.Helper()
 	token, made, err := r.CreateLink(r.Context(), l, lasts)
 	require.NoError(r, err)

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/seal"
 	"github.com/hookladder/hookladder/signer"
@@ -123,8 +122,8 @@ func (s *Endpoints) create(ctx context.Context, e *dispatcher.Endpoint, dry bool
 // mostOfTenant returns how many endpoints a tenant may have for this call to add one; 0:
 // no limit.
 func mostOfTenant(ctx context.Context) int {
-	if c, ok := access.CallerOf(ctx); ok && c.Linked() {
-		return access.LinkEndpoints
+	if c, ok := dispatcher.BrowserOf(ctx); ok && c.Linked() {
+		return dispatcher.LinkEndpoints
 	}
 	return 0
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -21,9 +20,9 @@ var addScript = conn.NewScript("add health", addSrc)
 const (
 	day = 24 * time.Hour
 	// keptDays is the number of days that contain KeptMinutes.
-	keptDays = int64(health.KeptMinutes/day) + 1
+	keptDays = int64(dispatcher.KeptMinutes/day) + 1
 	// keptHalves is the current half hour and KeptBars before it.
-	keptHalves = health.KeptBars + 1
+	keptHalves = dispatcher.KeptBars + 1
 )
 
 // Health stores statistics.
@@ -104,33 +103,33 @@ func readNumbers(text string, into ...*int64) {
 	}
 }
 
-func minuteText(m *health.Minute) string {
+func minuteText(m *dispatcher.Minute) string {
 	return textOf(append([]int64{m.Accepted, m.Delivered, m.Failed, m.Dead}, m.Late[:]...)...)
 }
 
-func readMinute(text string, at time.Time) health.Minute {
-	m := health.Minute{At: at}
+func readMinute(text string, at time.Time) dispatcher.Minute {
+	m := dispatcher.Minute{At: at}
 	readNumbers(text, append([]*int64{&m.Accepted, &m.Delivered, &m.Failed, &m.Dead}, each(&m.Late)...)...)
 	return m
 }
 
 // The rarest numbers come after the durations, so that a usual bar is not longer because
 // of them.
-func barText(b *health.Bar) string {
+func barText(b *dispatcher.Bar) string {
 	f := &b.Failed
 	numbers := append([]int64{b.Delivered, f.Refused, f.Server, f.Timeout, f.Connect, f.Internal}, b.Took[:]...)
 	return textOf(append(numbers, f.TLS, f.DNS)...)
 }
 
-func readBar(text string, at time.Time) health.Bar {
-	b := health.Bar{At: at}
+func readBar(text string, at time.Time) dispatcher.Bar {
+	b := dispatcher.Bar{At: at}
 	f := &b.Failed
 	numbers := append([]*int64{&b.Delivered, &f.Refused, &f.Server, &f.Timeout, &f.Connect, &f.Internal}, each(&b.Took)...)
 	readNumbers(text, append(numbers, &f.TLS, &f.DNS)...)
 	return b
 }
 
-func each(d *health.Durations) []*int64 {
+func each(d *dispatcher.Durations) []*int64 {
 	all := make([]*int64, len(d))
 	for i := range d {
 		all[i] = &d[i]

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -27,11 +27,11 @@ const (
 // added, or may not have been. The caller must send these again before any newer ones.
 // Parts that were added are not added twice. If a partition or home fails, the others
 // continue.
-func (s *Health) Add(ctx context.Context, instance string, counts []health.Count) (left []health.Count, err error) {
+func (s *Health) Add(ctx context.Context, instance string, counts []dispatcher.MinuteCount) (left []dispatcher.MinuteCount, err error) {
 	a := adding{store: s, instance: instance, failed: map[int]error{}}
 	for i := range counts {
 		c := &counts[i]
-		rest := health.Count{Number: c.Number}
+		rest := dispatcher.MinuteCount{Number: c.Number}
 		if c.Moved() && !a.addMinute(ctx, c) {
 			rest.Minute = c.Minute
 		}
@@ -54,7 +54,7 @@ type adding struct {
 }
 
 // addMinute adds a minute at home, and reports whether it was added.
-func (a *adding) addMinute(ctx context.Context, c *health.Count) bool {
+func (a *adding) addMinute(ctx context.Context, c *dispatcher.MinuteCount) bool {
 	if a.failed[conn.Home] != nil {
 		return false
 	}
@@ -70,8 +70,8 @@ func (a *adding) addMinute(ctx context.Context, c *health.Count) bool {
 
 // addLanes adds bars, and returns all bars of partitions that failed, so that a retry has
 // the same parts.
-func (a *adding) addLanes(ctx context.Context, c *health.Count) (left []health.LaneBar) {
-	bars := map[int][]health.LaneBar{}
+func (a *adding) addLanes(ctx context.Context, c *dispatcher.MinuteCount) (left []dispatcher.LaneBar) {
+	bars := map[int][]dispatcher.LaneBar{}
 	for _, b := range c.Lanes {
 		n := a.store.partition(b.Lane)
 		bars[n] = append(bars[n], b)
@@ -103,8 +103,8 @@ func (a *adding) addLanes(ctx context.Context, c *health.Count) (left []health.L
 }
 
 // barArgs returns the script's arguments for some bars of one half hour.
-func (s *Health) barArgs(c *health.Count, part int, bars []health.LaneBar) []any {
-	half := period{periodOf(bars[0].At, health.Half), health.Half, keptHalves, s.most}
+func (s *Health) barArgs(c *dispatcher.MinuteCount, part int, bars []dispatcher.LaneBar) []any {
+	half := period{periodOf(bars[0].At, dispatcher.HalfHour), dispatcher.HalfHour, keptHalves, s.most}
 	args := args(c, part, half)
 	for i := range bars {
 		args = append(args, string(bars[i].Lane), barText(&bars[i].Bar))
@@ -126,7 +126,7 @@ func (p period) until() time.Time {
 }
 
 // args returns the first arguments of the script, after the two that it ignores.
-func args(c *health.Count, part int, p period) []any {
+func args(c *dispatcher.MinuteCount, part int, p period) []any {
 	forgotten := c.Number - int64(repeatedFor/time.Minute)
 	return []any{c.Number*partsOfACount + int64(part), forgotten * partsOfACount, p.number, p.kept, p.until().Unix(), p.most}
 }
@@ -135,5 +135,5 @@ func args(c *health.Count, part int, p period) []any {
 // at once.
 func BarsUntil(half string) time.Time {
 	number, _ := strconv.ParseInt(half, 10, 64)
-	return period{number: number, length: health.Half, kept: keptHalves}.until()
+	return period{number: number, length: dispatcher.HalfHour, kept: keptHalves}.until()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	words "github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 // The costs that the package's comment names. redis-µs is by Redis' own clock.
@@ -49,7 +49,7 @@ func BenchmarkBars(b *testing.B) {
 
 func BenchmarkMinutes(b *testing.B) {
 	r := newHealthRig(b, redistest.Start(b), 1)
-	var all []words.Count
+	var all []dispatcher.MinuteCount
 	for minute := range 72 * 60 {
 		all = append(all, r.count(minute))
 	}

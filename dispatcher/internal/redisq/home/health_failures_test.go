@@ -8,20 +8,19 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	words "github.com/hookladder/hookladder/dispatcher/health"
 )
 
 // What is rare takes no memory where it is not.
 func TestFailuresAreKeptByWhatWentWrong(t *testing.T) {
 	onBothForHealth(t, 1, func(t *testing.T, r *healthRig) {
 		c := r.count(0, "rare", "usual")
-		c.Lanes[0].Failed = words.Failures{Refused: 1, Server: 2, Timeout: 3, Connect: 4, TLS: 5, DNS: 6, Internal: 7}
+		c.Lanes[0].Failed = dispatcher.Failures{Refused: 1, Server: 2, Timeout: 3, Connect: 4, TLS: 5, DNS: 6, Internal: 7}
 		r.add("one", c)
 		r.add("two", c)
 		found, err := r.Bars(t.Context(), []dispatcher.Lane{"rare"}, r.first)
 		require.NoError(t, err)
-		require.Equal(t, words.Failures{Refused: 2, Server: 4, Timeout: 6, Connect: 8, TLS: 10, DNS: 12, Internal: 14}, found["rare"][0].Failed)
-		require.Equal(t, words.Durations{7: 2}, found["rare"][0].Took)
+		require.Equal(t, dispatcher.Failures{Refused: 2, Server: 4, Timeout: 6, Connect: 8, TLS: 10, DNS: 12, Internal: 14}, found["rare"][0].Failed)
+		require.Equal(t, dispatcher.Durations{7: 2}, found["rare"][0].Took)
 		require.Equal(t, "2 0 4 0 0 2 0 0 0 0 0 0 0 2", r.client.HGet(t.Context(), r.key(0, 0), "usual").Val())
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -20,8 +19,8 @@ const MostLanes = 100
 
 // Minutes returns the minutes with counts, oldest first, from the minute of since to the
 // last that began before until. It returns at most the last KeptMinutes.
-func (s *Health) Minutes(ctx context.Context, since, until time.Time) ([]health.Minute, error) {
-	if earliest := until.Add(-health.KeptMinutes); since.Before(earliest) {
+func (s *Health) Minutes(ctx context.Context, since, until time.Time) ([]dispatcher.Minute, error) {
+	if earliest := until.Add(-dispatcher.KeptMinutes); since.Before(earliest) {
 		since = earliest
 	}
 	since = since.Truncate(time.Minute)
@@ -50,7 +49,7 @@ func (s *Health) Minutes(ctx context.Context, since, until time.Time) ([]health.
 	if err = unlessWrong(err); err != nil {
 		return nil, err
 	}
-	var found []health.Minute
+	var found []dispatcher.Minute
 	for _, page := range pages {
 		for i, value := range conn.Value(page.texts) {
 			if text, ok := value.(string); ok {
@@ -66,7 +65,7 @@ func (s *Health) Minutes(ctx context.Context, since, until time.Time) ([]health.
 // half hour of since, at most KeptBars and one. If some lanes of a half hour were counted
 // together, a lane without a bar gets an unsure one. If a partition can't be reached, its
 // bars are missing, and the error names it.
-func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]health.Bar, error) {
+func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) {
 	if len(lanes) > MostLanes {
 		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
 	}
@@ -75,11 +74,11 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 		n := s.partition(lane)
 		fields[n] = append(fields[n], string(lane))
 	}
-	first := periodOf(since, health.Half)
+	first := periodOf(since, dispatcher.HalfHour)
 	var calls []conn.Call
 	texts := map[int]*[keptHalves]*redis.SliceCmd{}
 	for n, names := range fields {
-		of, names := new([keptHalves]*redis.SliceCmd), append(names, string(health.Others))
+		of, names := new([keptHalves]*redis.SliceCmd), append(names, string(dispatcher.OtherLanes))
 		texts[n] = of
 		calls = append(calls, conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for i := range of {
@@ -87,7 +86,7 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 			}
 		}})
 	}
-	found := make(map[dispatcher.Lane][]health.Bar, len(lanes))
+	found := make(map[dispatcher.Lane][]dispatcher.Bar, len(lanes))
 	var errs []error
 	for _, done := range s.conn.Send(ctx, conn.Batch{Doing: "read health", Calls: calls}) {
 		n := done.Partition
@@ -96,7 +95,7 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 			continue
 		}
 		for half, cmd := range texts[n] {
-			values, at := conn.Value(cmd), timeIn(first+int64(half), health.Half, 0)
+			values, at := conn.Value(cmd), timeIn(first+int64(half), dispatcher.HalfHour, 0)
 			if len(values) == 0 { // the key has a wrong type
 				continue
 			}
@@ -105,7 +104,7 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 				if text, ok := values[i].(string); ok {
 					found[lane] = append(found[lane], readBar(text, at))
 				} else if values[len(values)-1] != nil {
-					found[lane] = append(found[lane], health.Bar{At: at, Unsure: true})
+					found[lane] = append(found[lane], dispatcher.Bar{At: at, Unsure: true})
 				}
 			}
 		}

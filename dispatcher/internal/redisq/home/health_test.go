@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	words "github.com/hookladder/hookladder/dispatcher/health"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -52,19 +51,19 @@ func onBothForHealth(t *testing.T, partitions int, test func(t *testing.T, r *he
 }
 
 // count is what an instance counted in a minute of the test: one delivered to each lane.
-func (r *healthRig) count(minute int, lanes ...dispatcher.Lane) words.Count {
+func (r *healthRig) count(minute int, lanes ...dispatcher.Lane) dispatcher.MinuteCount {
 	at := r.first.Add(time.Duration(minute) * time.Minute)
-	c := words.Count{Number: at.Unix() / 60, Minute: words.Minute{At: at, Accepted: 3, Delivered: int64(len(lanes)), Failed: 2, Dead: 1}}
+	c := dispatcher.MinuteCount{Number: at.Unix() / 60, Minute: dispatcher.Minute{At: at, Accepted: 3, Delivered: int64(len(lanes)), Failed: 2, Dead: 1}}
 	c.Late.Add(20 * time.Millisecond)
 	for _, lane := range lanes {
-		bar := words.Bar{At: at.Truncate(words.Half), Delivered: 1, Failed: words.Failures{Server: 2, Internal: 1}}
+		bar := dispatcher.Bar{At: at.Truncate(dispatcher.HalfHour), Delivered: 1, Failed: dispatcher.Failures{Server: 2, Internal: 1}}
 		bar.Took.Add(time.Minute)
-		c.Lanes = append(c.Lanes, words.LaneBar{Lane: lane, Bar: bar})
+		c.Lanes = append(c.Lanes, dispatcher.LaneBar{Lane: lane, Bar: bar})
 	}
 	return c
 }
 
-func (r *healthRig) add(instance string, counts ...words.Count) {
+func (r *healthRig) add(instance string, counts ...dispatcher.MinuteCount) {
 	r.Helper()
 	left, err := r.Add(r.Context(), instance, counts)
 	require.NoError(r, err)
@@ -72,7 +71,7 @@ func (r *healthRig) add(instance string, counts ...words.Count) {
 }
 
 // minutes are all of the test.
-func (r *healthRig) minutes() []words.Minute {
+func (r *healthRig) minutes() []dispatcher.Minute {
 	r.Helper()
 	list, err := r.Minutes(r.Context(), r.first, r.first.Add(time.Hour))
 	require.NoError(r, err)
@@ -118,22 +117,22 @@ func TestFiguresOfInstancesAreAddedUp(t *testing.T) {
 		r.add("two", r.count(1, lanes[0]))
 		r.add("one", r.count(2))
 
-		late := words.Durations{1: 1}
+		late := dispatcher.Durations{1: 1}
 		at := func(minute int) time.Time { return r.first.Add(time.Duration(minute) * time.Minute) }
-		require.Equal(t, []words.Minute{
+		require.Equal(t, []dispatcher.Minute{
 			{At: at(0), Accepted: 3, Delivered: 5, Failed: 2, Dead: 1, Late: late},
-			{At: at(1), Accepted: 6, Delivered: 2, Failed: 4, Dead: 2, Late: words.Durations{1: 2}},
+			{At: at(1), Accepted: 6, Delivered: 2, Failed: 4, Dead: 2, Late: dispatcher.Durations{1: 2}},
 			{At: at(2), Accepted: 3, Failed: 2, Dead: 1, Late: late},
 		}, r.minutes())
 
 		found, err := r.Bars(t.Context(), append(lanes, "other"), r.first)
 		require.NoError(t, err)
 		require.Len(t, found, 5)
-		bar := func(minute int, n int64) words.Bar {
-			return words.Bar{At: at(minute).Truncate(words.Half), Delivered: n, Failed: words.Failures{Server: 2 * n, Internal: n}, Took: words.Durations{7: n}}
+		bar := func(minute int, n int64) dispatcher.Bar {
+			return dispatcher.Bar{At: at(minute).Truncate(dispatcher.HalfHour), Delivered: n, Failed: dispatcher.Failures{Server: 2 * n, Internal: n}, Took: dispatcher.Durations{7: n}}
 		}
-		require.Equal(t, []words.Bar{bar(0, 1), bar(1, 2)}, found[lanes[0]])
-		require.Equal(t, []words.Bar{bar(0, 1)}, found[lanes[4]])
+		require.Equal(t, []dispatcher.Bar{bar(0, 1), bar(1, 2)}, found[lanes[0]])
+		require.Equal(t, []dispatcher.Bar{bar(0, 1)}, found[lanes[4]])
 	})
 }
 
@@ -222,11 +221,11 @@ func TestARepeatedCountIsAddedOnce(t *testing.T) {
 		lost := &trouble{tag: keys.Tag(r.project, 1), from: 1, to: 2}
 		r.client.AddHook(lost)
 		third := r.count(2, lanes...)
-		left, err := r.Add(t.Context(), "one", []words.Count{third, r.count(3, lanes...)})
+		left, err := r.Add(t.Context(), "one", []dispatcher.MinuteCount{third, r.count(3, lanes...)})
 		require.ErrorIs(t, err, errLost)
 		require.Len(t, left, 2)
 		require.False(t, left[0].Moved(), "home has it")
-		of := slices.DeleteFunc(slices.Clone(third.Lanes), func(b words.LaneBar) bool { return keys.Partition(string(b.Lane), 2) != 1 })
+		of := slices.DeleteFunc(slices.Clone(third.Lanes), func(b dispatcher.LaneBar) bool { return keys.Partition(string(b.Lane), 2) != 1 })
 		require.Equal(t, of, left[0].Lanes, "all of the partition, so that they are cut as they were")
 		require.Len(t, left[1].Lanes, len(of), "nothing newer")
 
@@ -234,7 +233,7 @@ func TestARepeatedCountIsAddedOnce(t *testing.T) {
 		again := append(left, r.count(4))
 		left, err = r.Add(t.Context(), "one", again)
 		require.ErrorIs(t, err, errLost)
-		require.Equal(t, []words.Count{r.count(4)}, left)
+		require.Equal(t, []dispatcher.MinuteCount{r.count(4)}, left)
 		r.add("one", left...)
 		require.EqualValues(t, 600, r.delivered(lanes...))
 		require.Len(t, r.minutes(), 5)
@@ -248,7 +247,7 @@ func TestNothingNewerIsAddedToAPlaceThatFailed(t *testing.T) {
 		for i, tag := range []string{keys.Tag(r.project, 0), keys.Home(r.project)} {
 			refused := &trouble{tag: tag, to: 1, refused: true}
 			r.client.AddHook(refused)
-			left, err := r.Add(t.Context(), "one", []words.Count{r.count(2*i, "a"), r.count(2*i+1, "a")})
+			left, err := r.Add(t.Context(), "one", []dispatcher.MinuteCount{r.count(2*i, "a"), r.count(2*i+1, "a")})
 			require.ErrorIs(t, err, errLost)
 			require.Len(t, left, 2)
 			r.add("one", left...)
@@ -264,10 +263,10 @@ func TestOfTooManyLanesTheRestIsCountedTogether(t *testing.T) {
 	r.add("one", r.count(0, lanes...))
 	require.EqualValues(t, 2001, r.client.HLen(t.Context(), r.key(0, 0)).Val())
 	require.EqualValues(t, 2000, r.delivered(lanes...))
-	require.EqualValues(t, 100, r.delivered(words.Others))
+	require.EqualValues(t, 100, r.delivered(dispatcher.OtherLanes))
 	r.add("one", r.count(1, lanes[:2]...), r.count(2, lanes...))
 	require.EqualValues(t, 2001, r.client.HLen(t.Context(), r.key(0, 2)).Val())
-	require.EqualValues(t, 200, r.delivered(words.Others))
+	require.EqualValues(t, 200, r.delivered(dispatcher.OtherLanes))
 	require.EqualValues(t, 4002, r.delivered(lanes...))
 
 	found, err := r.Bars(t.Context(), lanes[2000:2050], r.first)
@@ -275,7 +274,7 @@ func TestOfTooManyLanesTheRestIsCountedTogether(t *testing.T) {
 	for _, lane := range lanes[2000:2050] {
 		require.Len(t, found[lane], 2, "half hours")
 		for _, b := range found[lane] {
-			require.Equal(t, words.Bar{At: b.At, Unsure: true}, b, "it is not known what it had")
+			require.Equal(t, dispatcher.Bar{At: b.At, Unsure: true}, b, "it is not known what it had")
 		}
 	}
 }
@@ -305,9 +304,9 @@ func TestWithoutItsStoreNothingIsAdded(t *testing.T) {
 	r := newHealthRig(t, server, 1)
 	server.Stop()
 	c := r.count(0, "a")
-	left, err := r.Add(t.Context(), "one", []words.Count{c})
+	left, err := r.Add(t.Context(), "one", []dispatcher.MinuteCount{c})
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
-	require.Equal(t, []words.Count{c}, left)
+	require.Equal(t, []dispatcher.MinuteCount{c}, left)
 	_, err = r.Minutes(t.Context(), r.first, r.first.Add(time.Hour))
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 	_, err = r.Bars(t.Context(), []dispatcher.Lane{"a"}, r.first)
@@ -349,7 +348,7 @@ func TestOldFiguresGo(t *testing.T) {
 		r.add("one", r.count(0, "a"))
 		for key, length := range map[string]time.Duration{r.key(-1, 0): 24 * time.Hour, r.key(0, 0): 30 * time.Minute} {
 			ttl := r.client.TTL(t.Context(), key).Val()
-			kept := map[bool]time.Duration{true: words.KeptMinutes, false: words.KeptBars * words.Half}[length > time.Hour]
+			kept := map[bool]time.Duration{true: dispatcher.KeptMinutes, false: dispatcher.KeptBars * dispatcher.HalfHour}[length > time.Hour]
 			left := time.Until(r.first.Add(kept))
 			require.Greater(t, ttl, left-time.Minute, key)
 			require.Less(t, ttl, left+2*length, key)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -45,7 +44,7 @@ type linkRecord struct {
 
 // CreateLink stores a new link of l.Key that expires after lasts. It returns the token, which is
 // not stored, and the link with its id and times.
-func (s *Access) CreateLink(ctx context.Context, l access.Link, lasts time.Duration) (token string, made access.Link, err error) {
+func (s *Access) CreateLink(ctx context.Context, l dispatcher.Link, lasts time.Duration) (token string, made dispatcher.Link, err error) {
 	if err := s.conn.Intact(ctx); err != nil { // its endpoint or tenant must be known
 		return "", l, fmt.Errorf("create link: %w", err)
 	}
@@ -57,8 +56,8 @@ func (s *Access) CreateLink(ctx context.Context, l access.Link, lasts time.Durat
 		return "", l, err
 	}
 	token = key.NewLink()
-	l.Key, l.ID, l.ExpiresAt = key.Owner, access.LinkID(token), l.CreatedAt.Add(lasts)
-	text, err := encodeLink(key, access.HashToken(token), l)
+	l.Key, l.ID, l.ExpiresAt = key.Owner, dispatcher.LinkID(token), l.CreatedAt.Add(lasts)
+	text, err := encodeLink(key, dispatcher.HashToken(token), l)
 	if err != nil {
 		return "", l, fmt.Errorf("create link: %w", err)
 	}
@@ -67,41 +66,41 @@ func (s *Access) CreateLink(ctx context.Context, l access.Link, lasts time.Durat
 	case err != nil:
 		return "", l, err
 	case !r.More():
-		return "", l, access.ErrLinks
+		return "", l, dispatcher.ErrLinks
 	}
 	return token, l, r.Err
 }
 
 // LinkByToken returns the link that a token opens. If there is none, it returns access.ErrNoLink.
 // Any other error comes from the store. A token that was not made by a valid key costs no query.
-func (s *Access) LinkByToken(ctx context.Context, token string) (access.Link, error) {
+func (s *Access) LinkByToken(ctx context.Context, token string) (dispatcher.Link, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
-		return access.Link{}, err
+		return dispatcher.Link{}, err
 	}
 	key, ok := all.OfLink(token)
 	if !ok {
-		return access.Link{}, access.ErrNoLink
+		return dispatcher.Link{}, dispatcher.ErrNoLink
 	}
-	l, hash, err := s.read(ctx, all, access.LinkID(token))
-	if err == nil && (l.Key != key.Owner || !access.Same(hash, access.HashToken(token))) {
-		return access.Link{}, access.ErrNoLink
+	l, hash, err := s.read(ctx, all, dispatcher.LinkID(token))
+	if err == nil && (l.Key != key.Owner || !dispatcher.SameToken(hash, dispatcher.HashToken(token))) {
+		return dispatcher.Link{}, dispatcher.ErrNoLink
 	}
 	return l, err
 }
 
 // Link returns the link with an id. If the key of the link was removed, the link reports that.
-func (s *Access) Link(ctx context.Context, id string) (access.Link, error) {
+func (s *Access) Link(ctx context.Context, id string) (dispatcher.Link, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
-		return access.Link{}, err
+		return dispatcher.Link{}, err
 	}
 	l, _, err := s.read(ctx, all, id)
 	return l, err
 }
 
 // read returns a link and the hash of its token.
-func (s *Access) read(ctx context.Context, all access.Keys, id string) (l access.Link, hash string, err error) {
+func (s *Access) read(ctx context.Context, all dispatcher.AccessKeys, id string) (l dispatcher.Link, hash string, err error) {
 	r, err := s.conn.RunHome(ctx, s.readLink, id)
 	switch {
 	case err != nil:
@@ -111,7 +110,7 @@ func (s *Access) read(ctx context.Context, all access.Keys, id string) (l access
 	}
 	l, hash, ok := decodeLink(all, id, r.Text())
 	if !ok {
-		return access.Link{}, "", access.ErrNoLink
+		return dispatcher.Link{}, "", dispatcher.ErrNoLink
 	}
 	return l, hash, r.Err
 }
@@ -121,12 +120,12 @@ func (s *Access) noLink(ctx context.Context) error {
 	if err := s.conn.Intact(ctx); err != nil {
 		return err
 	}
-	return access.ErrNoLink
+	return dispatcher.ErrNoLink
 }
 
 // encodeLink returns the record of a link that has made no calls yet. Its MAC covers all fields
 // except for the calls.
-func encodeLink(key access.Key, hash string, l access.Link) (string, error) {
+func encodeLink(key dispatcher.AccessKey, hash string, l dispatcher.Link) (string, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // the record is no HTML page, and escapes would make it longer
@@ -140,7 +139,7 @@ func encodeLink(key access.Key, hash string, l access.Link) (string, error) {
 
 // decodeLink parses a record. It returns false in ok if the record is not valid. If the key is no
 // longer valid, the record can't be checked. The link then opens no page and has Ended set.
-func decodeLink(all access.Keys, id, text string) (l access.Link, hash string, ok bool) {
+func decodeLink(all dispatcher.AccessKeys, id, text string) (l dispatcher.Link, hash string, ok bool) {
 	parts := strings.SplitN(text, " ", 6)
 	var r linkRecord
 	if len(parts) != 6 || json.Unmarshal([]byte(parts[5]), &r) != nil || r.Tenant == "" {
@@ -151,21 +150,21 @@ func decodeLink(all access.Keys, id, text string) (l access.Link, hash string, o
 	if errors.Join(err1, err2) != nil {
 		return l, "", false
 	}
-	l = access.Link{
+	l = dispatcher.Link{
 		ID: id, Tenant: r.Tenant, Endpoint: r.Endpoint, Manage: r.Manage, Name: r.Name, By: r.By, Key: r.Key,
 		CreatedAt: conn.FromMillis(made), ExpiresAt: conn.FromMillis(ends),
 	}
 	key, valid := all.Of(r.Key)
 	if !valid {
-		l.Ended = access.EndedKey
+		l.Ended = dispatcher.EndedKey
 		return l, parts[0], true
 	}
-	return l, parts[0], access.Same(parts[4], key.SignLink(id, parts[0], parts[1], parts[2], parts[5]))
+	return l, parts[0], dispatcher.SameToken(parts[4], key.SignLink(id, parts[0], parts[1], parts[2], parts[5]))
 }
 
 // Links returns links, newest first, and removes expired ones. It returns in next the cursor of the
 // next call, which is empty at the end.
-func (s *Access) Links(ctx context.Context, limit int, after string) (list []access.Link, next string, err error) {
+func (s *Access) Links(ctx context.Context, limit int, after string) (list []dispatcher.Link, next string, err error) {
 	below := "" // score of the last link that was read
 	if after != "" {
 		if err := s.sealer.Open(ctx, linkList, after, &below); err != nil {
@@ -241,7 +240,7 @@ func (s *Access) CountLinks(ctx context.Context, owners []string) (n int, err er
 // SpendLink counts a change by a link. If the link has made all calls of an hour, SpendLink returns
 // a wait above zero. The next call is allowed after this wait.
 func (s *Access) SpendLink(ctx context.Context, id string) (wait time.Duration, err error) {
-	r, err := s.conn.RunHome(ctx, s.spendLink, id, access.LinkCalls, spendWithin.Milliseconds())
+	r, err := s.conn.RunHome(ctx, s.spendLink, id, dispatcher.LinkCalls, spendWithin.Milliseconds())
 	switch {
 	case err != nil:
 		return 0, err

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	words "github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
@@ -24,12 +23,12 @@ import (
 
 func TestALinkIsOpenedByItsToken(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		want := words.Link{Key: "ops", Tenant: "m 7", Endpoint: "ep_1", Manage: true, Name: "Anna <anna@m7.example> \"Köln\"", By: "key:ops"}
+		want := dispatcher.Link{Key: "ops", Tenant: "m 7", Endpoint: "ep_1", Manage: true, Name: "Anna <anna@m7.example> \"Köln\"", By: "key:ops"}
 		made, token := r.create(want, 24*time.Hour)
 		want.ID, want.CreatedAt, want.ExpiresAt = made.ID, r.now.UTC(), r.now.Add(24*time.Hour).UTC()
 		require.Equal(t, want, made)
 		require.Regexp(t, `^lnk_[a-z2-7]{20}$`, made.ID)
-		require.True(t, words.ValidLinkID(made.ID))
+		require.True(t, dispatcher.ValidLinkID(made.ID))
 		require.Len(t, token, 43)
 		have, err := r.another().LinkByToken(t.Context(), token)
 		require.NoError(t, err)
@@ -39,10 +38,10 @@ func TestALinkIsOpenedByItsToken(t *testing.T) {
 		require.Equal(t, want, have)
 		for _, other := range []string{"", "x", token[1:], token + "=", made.ID} {
 			_, err := r.LinkByToken(t.Context(), other)
-			require.ErrorIs(t, err, words.ErrNoLink, "%q", other)
+			require.ErrorIs(t, err, dispatcher.ErrNoLink, "%q", other)
 		}
 		require.Empty(t, have.Ended)
-		plain, _ := r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Minute)
+		plain, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m8"}, time.Minute)
 		have, err = r.Link(t.Context(), plain.ID)
 		require.NoError(t, err)
 		require.Equal(t, plain, have)
@@ -54,7 +53,7 @@ func TestLinksAreListedNewestFirst(t *testing.T) {
 		require.Empty(t, r.ids(10))
 		var made []string
 		for i := range 7 { // several in one millisecond
-			l, _ := r.create(words.Link{Key: "ops", Tenant: fmt.Sprint("m", i)}, time.Duration(10-i)*time.Hour)
+			l, _ := r.create(dispatcher.Link{Key: "ops", Tenant: fmt.Sprint("m", i)}, time.Duration(10-i)*time.Hour)
 			made = append([]string{l.ID}, made...)
 			if i == 4 {
 				r.pass(time.Second)
@@ -79,38 +78,38 @@ func TestLinksAreListedNewestFirst(t *testing.T) {
 
 func TestALinkEndsByTheStoresClock(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		short, token := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
-		long, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, 2*time.Hour)
+		short, token := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		long, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, 2*time.Hour)
 		r.pass(time.Hour - time.Millisecond)
 		_, err := r.LinkByToken(t.Context(), token)
 		require.NoError(t, err)
 		r.pass(time.Millisecond)
 		_, err = r.LinkByToken(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		_, err = r.Link(t.Context(), short.ID)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		_, err = r.SpendLink(t.Context(), short.ID)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		require.Equal(t, [3]int64{2, 2, 2}, r.kept())
 		require.Equal(t, []string{long.ID}, r.ids(10))
 		require.Equal(t, [3]int64{1, 1, 1}, r.kept(), "a list tidies")
-		require.ErrorIs(t, r.RevokeLink(t.Context(), short.ID), words.ErrNoLink)
+		require.ErrorIs(t, r.RevokeLink(t.Context(), short.ID), dispatcher.ErrNoLink)
 		r.pass(time.Hour)
-		require.ErrorIs(t, r.RevokeLink(t.Context(), long.ID), words.ErrNoLink, "it has expired")
+		require.ErrorIs(t, r.RevokeLink(t.Context(), long.ID), dispatcher.ErrNoLink, "it has expired")
 		require.Equal(t, [3]int64{}, r.kept())
 	})
 }
 
 func TestARevokedLinkIsGone(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		one, token := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
-		two, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		one, token := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		two, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		require.NoError(t, r.another().RevokeLink(t.Context(), one.ID))
 		_, err := r.LinkByToken(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
 		_, err = r.SpendLink(t.Context(), one.ID)
-		require.ErrorIs(t, err, words.ErrNoLink)
-		require.ErrorIs(t, r.RevokeLink(t.Context(), one.ID), words.ErrNoLink)
+		require.ErrorIs(t, err, dispatcher.ErrNoLink)
+		require.ErrorIs(t, r.RevokeLink(t.Context(), one.ID), dispatcher.ErrNoLink)
 		require.Equal(t, []string{two.ID}, r.ids(10))
 		require.Equal(t, [3]int64{1, 1, 1}, r.kept())
 	})
@@ -133,16 +132,16 @@ func (r *accessRig) fill(n int, ends time.Time) {
 func TestThereAreSoManyLinks(t *testing.T) {
 	r := newAccessRig(t, redistest.Start(t))
 	r.fill(10_000, r.now.Add(time.Hour))
-	_, _, err := r.CreateLink(t.Context(), words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
-	require.ErrorIs(t, err, words.ErrLinks)
+	_, _, err := r.CreateLink(t.Context(), dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	require.ErrorIs(t, err, dispatcher.ErrLinks)
 	require.NoError(t, r.RevokeLink(t.Context(), fmt.Sprintf("lnk_%020d", 5000)))
-	r.create(words.Link{Key: "ops", Tenant: "m7"}, 30*24*time.Hour)
-	_, _, err = r.CreateLink(t.Context(), words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
-	require.ErrorIs(t, err, words.ErrLinks)
+	r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, 30*24*time.Hour)
+	_, _, err = r.CreateLink(t.Context(), dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	require.ErrorIs(t, err, dispatcher.ErrLinks)
 	require.Len(t, r.ids(500), 10_000)
 
 	r.pass(time.Hour) // each that is made removes some that have expired
-	made, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	made, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	require.Equal(t, [3]int64{9_901, 9_901, 9_901}, r.kept())
 	page, next, err := r.Links(t.Context(), 1, "")
 	require.NoError(t, err)
@@ -158,7 +157,7 @@ func TestThereAreSoManyLinks(t *testing.T) {
 
 func TestALinkMakesSixtyCallsAnHourAtAllInstancesTogether(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		l, _ := r.create(words.Link{Key: "ops", Tenant: "m 7", Name: "a b"}, 24*time.Hour)
+		l, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m 7", Name: "a b"}, 24*time.Hour)
 		instances := []*home.Access{r.Access, r.another(), r.another()}
 		spend := func(i int) time.Duration {
 			t.Helper()
@@ -166,7 +165,7 @@ func TestALinkMakesSixtyCallsAnHourAtAllInstancesTogether(t *testing.T) {
 			require.NoError(t, err)
 			return wait
 		}
-		for i := range words.LinkCalls {
+		for i := range dispatcher.LinkCalls {
 			require.Zero(t, spend(i), "call %d", i)
 			r.pass(time.Second)
 		}
@@ -178,14 +177,14 @@ func TestALinkMakesSixtyCallsAnHourAtAllInstancesTogether(t *testing.T) {
 		require.Zero(t, spend(0), "the first is an hour ago")
 		require.Equal(t, time.Second, spend(1), "the second is not")
 		r.pass(2 * time.Hour)
-		for i := range words.LinkCalls {
+		for i := range dispatcher.LinkCalls {
 			require.Zero(t, spend(i))
 		}
 		require.Equal(t, time.Hour, spend(0))
 		have, err := r.Link(t.Context(), l.ID)
 		require.NoError(t, err)
 		require.Equal(t, l, have, "counting changes nothing else")
-		other, _ := r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
+		other, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m8"}, time.Hour)
 		wait, err := r.SpendLink(t.Context(), other.ID)
 		require.NoError(t, err)
 		require.Zero(t, wait, "each link has its own")
@@ -197,7 +196,7 @@ func TestALinkMakesSixtyCallsAnHourAtAllInstancesTogether(t *testing.T) {
 
 func TestCallsAtTheSameTimeAreCountedOnce(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		l, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		l, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		var made atomic.Int64
 		var all sync.WaitGroup
 		for _, instance := range []*home.Access{r.Access, r.another()} {
@@ -212,21 +211,21 @@ func TestCallsAtTheSameTimeAreCountedOnce(t *testing.T) {
 			}
 		}
 		all.Wait()
-		require.EqualValues(t, words.LinkCalls, made.Load())
+		require.EqualValues(t, dispatcher.LinkCalls, made.Load())
 	})
 }
 
 // What a person wrote by hand is no link, and stops nothing.
 func TestWhatCantBeReadIsNoLink(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
-		good, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		good, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		ends := r.now.Add(time.Hour).UnixMilli()
 		for i, text := range []string{"", "x", "ab 1 2", fmt.Sprintf("ab 1 %d - {", ends), fmt.Sprintf("ab 1 %d - {}", ends), fmt.Sprintf("ab 1 %d -", ends)} {
 			id := fmt.Sprint("lnk_", i)
 			require.NoError(t, r.client.HSet(t.Context(), r.home+":links", id, text).Err())
 			require.NoError(t, r.client.ZAdd(t.Context(), r.home+":linked", redis.Z{Score: float64(i + 1), Member: id}).Err())
 			_, err := r.Link(t.Context(), id)
-			require.ErrorIs(t, err, words.ErrNoLink, text)
+			require.ErrorIs(t, err, dispatcher.ErrNoLink, text)
 		}
 		require.NoError(t, r.client.ZAdd(t.Context(), r.home+":linked", redis.Z{Score: 100, Member: "lnk_none"}).Err())
 		require.Equal(t, []string{good.ID}, r.ids(2))
@@ -239,7 +238,7 @@ func TestARepartitionAndADoctorKeepSessionsAndLinks(t *testing.T) {
 	before := redisqtest.Open(t, o)
 	session, err := before.Access().OpenSession(ctx, "ops")
 	require.NoError(t, err)
-	link, made, err := before.Access().CreateLink(ctx, words.Link{Key: "ops", Tenant: "m7", Manage: true}, time.Hour)
+	link, made, err := before.Access().CreateLink(ctx, dispatcher.Link{Key: "ops", Tenant: "m7", Manage: true}, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, before.Close())
 	_, err = admin.Repartition(ctx, o, admin.RepartitionOptions{To: 5})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -29,61 +29,61 @@ func (s *Access) OpenSession(ctx context.Context, owner string) (token string, e
 		return "", err
 	}
 	token = key.NewSession()
-	hash, until := access.HashToken(token), now.Add(access.SessionFor)
+	hash, until := dispatcher.HashToken(token), now.Add(dispatcher.SessionFor)
 	r, err := s.conn.RunHome(ctx, s.openSession, key.Owner, hash, sessionText(key, hash, now, until), conn.ToMillis(until),
-		access.MostSessions, access.SignIns, signInsWithin.Milliseconds())
+		dispatcher.MostSessions, dispatcher.SignIns, signInsWithin.Milliseconds())
 	if err != nil {
 		return "", err
 	}
 	if wait := r.Number(); wait > 0 && r.Err == nil {
-		return "", &access.SignInsError{Wait: time.Duration(wait) * time.Millisecond}
+		return "", &dispatcher.SignInsError{Wait: time.Duration(wait) * time.Millisecond}
 	}
 	return token, r.Err
 }
 
 // Session returns the session of a token. If there is none, it returns access.ErrNoSession. Any
 // other error comes from the store. A token that was not made by a valid key costs no query.
-func (s *Access) Session(ctx context.Context, token string) (access.Session, error) {
+func (s *Access) Session(ctx context.Context, token string) (dispatcher.Session, error) {
 	all, err := s.keysNow(ctx)
 	if err != nil {
-		return access.Session{}, err
+		return dispatcher.Session{}, err
 	}
 	key, ok := all.OfSession(token)
 	if !ok {
-		return access.Session{}, access.ErrNoSession
+		return dispatcher.Session{}, dispatcher.ErrNoSession
 	}
-	hash := access.HashToken(token)
+	hash := dispatcher.HashToken(token)
 	r, err := s.conn.RunHome(ctx, s.readSession, key.Owner, hash)
 	if err != nil {
-		return access.Session{}, err
+		return dispatcher.Session{}, err
 	}
 	now, text := r.Time(), ""
 	if r.More() {
 		text = r.Text()
 	}
 	if r.Err != nil {
-		return access.Session{}, r.Err
+		return dispatcher.Session{}, r.Err
 	}
 	began, until, ok := decodeSession(key, hash, text)
 	if !ok || !until.After(now) {
-		return access.Session{}, access.ErrNoSession
+		return dispatcher.Session{}, dispatcher.ErrNoSession
 	}
 	if anew, ok := lastsAnew(now, began, until); ok { // the script writes nothing if another instance wrote a new end, or if the session was closed
 		until = anew
 		_, err = s.conn.RunHome(ctx, s.renewSession, key.Owner, hash, text, sessionText(key, hash, began, until), conn.ToMillis(until))
 	}
-	return access.Session{Key: key.Owner, Until: until}, err
+	return dispatcher.Session{Key: key.Owner, Until: until}, err
 }
 
 // lastsAnew returns the new end of a session that is used. It returns false in ok while more than
 // half of the time is left.
 func lastsAnew(now, began, until time.Time) (end time.Time, ok bool) {
 	left := until.Sub(now)
-	if left >= access.SessionFor/2 && left <= access.SessionFor { // the clock of another master may have been ahead
+	if left >= dispatcher.SessionFor/2 && left <= dispatcher.SessionFor { // the clock of another master may have been ahead
 		return until, false
 	}
-	end = now.Add(access.SessionFor)
-	if last := began.Add(access.SessionMost); end.After(last) {
+	end = now.Add(dispatcher.SessionFor)
+	if last := began.Add(dispatcher.SessionMost); end.After(last) {
 		end = last
 	}
 	return end, !end.Equal(until)
@@ -97,25 +97,25 @@ func (s *Access) CloseSession(ctx context.Context, token string) error {
 	}
 	key, ok := all.OfSession(token)
 	if !ok {
-		return access.ErrNoSession
+		return dispatcher.ErrNoSession
 	}
 	return s.conn.At(ctx, "close session", conn.Home, func(p redis.Pipeliner) {
-		p.HDel(ctx, s.home+keys.Session+key.Owner, access.HashToken(token))
+		p.HDel(ctx, s.home+keys.Session+key.Owner, dispatcher.HashToken(token))
 	})
 }
 
 // sessionText returns the record of a session. Its MAC covers the hash of the token and both times.
 // So a record that was written or extended by hand is not valid. The begin limits the whole life of
 // the session.
-func sessionText(key access.Key, hash string, began, until time.Time) string {
+func sessionText(key dispatcher.AccessKey, hash string, began, until time.Time) string {
 	from, to := strconv.FormatInt(conn.ToMillis(began), 10), strconv.FormatInt(conn.ToMillis(until), 10)
 	return from + " " + to + " " + key.SignSession(hash, from, to)
 }
 
 // decodeSession parses a record. It returns false in ok if the key did not sign the record.
-func decodeSession(key access.Key, hash, text string) (began, until time.Time, ok bool) {
+func decodeSession(key dispatcher.AccessKey, hash, text string) (began, until time.Time, ok bool) {
 	parts := strings.Split(text, " ")
-	if len(parts) != 3 || !access.Same(parts[2], key.SignSession(hash, parts[0], parts[1])) {
+	if len(parts) != 3 || !dispatcher.SameToken(parts[2], key.SignSession(hash, parts[0], parts[1])) {
 		return began, until, false
 	}
 	from, err1 := strconv.ParseInt(parts[0], 10, 64)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	words "github.com/hookladder/hookladder/dispatcher/access"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -22,7 +21,7 @@ func (r *accessRig) open(key string) (token, record string) {
 }
 
 // session is that of a token, at an instance that has not seen it yet.
-func (r *accessRig) session(token string) (words.Session, error) {
+func (r *accessRig) session(token string) (dispatcher.Session, error) {
 	r.Helper()
 	return r.Session(r.Context(), token)
 }
@@ -33,19 +32,19 @@ func TestASessionLastsUntilItIsClosed(t *testing.T) {
 		require.Len(t, token, 43, "32 bytes")
 		have, err := r.session(token)
 		require.NoError(t, err)
-		require.Equal(t, words.Session{Key: "ops", Until: r.now.Add(words.SessionFor).UTC()}, have)
+		require.Equal(t, dispatcher.Session{Key: "ops", Until: r.now.Add(dispatcher.SessionFor).UTC()}, have)
 		elsewhere, err := r.another().Session(t.Context(), token)
 		require.NoError(t, err)
 		require.Equal(t, have, elsewhere, "every instance knows it")
 		for _, other := range []string{"", "x", token[1:], token + "="} {
 			_, err := r.session(other)
-			require.ErrorIs(t, err, words.ErrNoSession, "%q", other)
+			require.ErrorIs(t, err, dispatcher.ErrNoSession, "%q", other)
 		}
-		require.ErrorIs(t, r.CloseSession(t.Context(), "x"), words.ErrNoSession)
+		require.ErrorIs(t, r.CloseSession(t.Context(), "x"), dispatcher.ErrNoSession)
 		require.NoError(t, r.CloseSession(t.Context(), token))
 		require.NoError(t, r.CloseSession(t.Context(), token), "it is closed already")
 		_, err = r.another().Session(t.Context(), token)
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 	})
 }
 
@@ -53,20 +52,20 @@ func TestASessionLastsUntilItIsClosed(t *testing.T) {
 func TestATTLOnlyTidiesASession(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		token, record := r.open("ops")
-		require.InDelta(t, words.SessionFor, r.client.PTTL(t.Context(), record).Val(), float64(time.Minute))
+		require.InDelta(t, dispatcher.SessionFor, r.client.PTTL(t.Context(), record).Val(), float64(time.Minute))
 		require.NoError(t, r.client.Persist(t.Context(), record).Err())
-		r.pass(words.SessionFor - time.Millisecond)
+		r.pass(dispatcher.SessionFor - time.Millisecond)
 		_, err := r.another().Session(t.Context(), "x")
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 		r.pass(time.Millisecond)
 		_, err = r.session(token)
-		require.ErrorIs(t, err, words.ErrNoSession, "it has ended")
+		require.ErrorIs(t, err, dispatcher.ErrNoSession, "it has ended")
 
 		require.NoError(t, r.client.Del(t.Context(), record).Err())
 		token, record = r.open("ops")
 		require.NoError(t, r.client.Del(t.Context(), record).Err())
 		_, err = r.session(token)
-		require.ErrorIs(t, err, words.ErrNoSession, "it was evicted")
+		require.ErrorIs(t, err, dispatcher.ErrNoSession, "it was evicted")
 	})
 }
 
@@ -97,26 +96,26 @@ func TestASessionThatIsUsedAllTheTimeEnds(t *testing.T) {
 	r := newAccessRig(t, redistest.StartMini(t))
 	began := r.now
 	token, _ := r.open("ops")
-	step := words.SessionFor / 3
-	for r.now.Sub(began) < words.SessionMost-step {
+	step := dispatcher.SessionFor / 3
+	for r.now.Sub(began) < dispatcher.SessionMost-step {
 		r.pass(step)
 		have, err := r.session(token)
 		require.NoError(t, err)
-		require.False(t, have.Until.After(began.Add(words.SessionMost)))
+		require.False(t, have.Until.After(began.Add(dispatcher.SessionMost)))
 	}
 	r.pass(step - time.Millisecond)
 	_, err := r.session(token)
 	require.NoError(t, err)
 	r.pass(time.Millisecond)
 	_, err = r.session(token)
-	require.ErrorIs(t, err, words.ErrNoSession)
+	require.ErrorIs(t, err, dispatcher.ErrNoSession)
 }
 
 func TestAKeyHasSoManySessions(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		var tokens []string
-		for range words.MostSessions {
-			r.pass(time.Minute / words.SignIns * 2)
+		for range dispatcher.MostSessions {
+			r.pass(time.Minute / dispatcher.SignIns * 2)
 			token, _ := r.open("ops")
 			tokens = append(tokens, token)
 		}
@@ -126,14 +125,14 @@ func TestAKeyHasSoManySessions(t *testing.T) {
 		one, err := r.another().OpenSession(t.Context(), "ops")
 		require.NoError(t, err)
 		_, err = r.session(tokens[0])
-		require.ErrorIs(t, err, words.ErrNoSession, "the oldest")
+		require.ErrorIs(t, err, dispatcher.ErrNoSession, "the oldest")
 		for _, token := range append(tokens[1:], one, other) {
 			_, err := r.session(token)
 			require.NoError(t, err)
 		}
-		require.EqualValues(t, words.MostSessions+1, r.client.HLen(t.Context(), r.home+":session:ops").Val(), "and the count of sign-ins")
+		require.EqualValues(t, dispatcher.MostSessions+1, r.client.HLen(t.Context(), r.home+":session:ops").Val(), "and the count of sign-ins")
 
-		r.pass(words.SessionFor)
+		r.pass(dispatcher.SessionFor)
 		r.open("ops")
 		require.EqualValues(t, 2, r.client.HLen(t.Context(), r.home+":session:ops").Val(), "what has ended is forgotten")
 	})
@@ -142,7 +141,7 @@ func TestAKeyHasSoManySessions(t *testing.T) {
 func TestPeopleSignInSoOftenAMinuteWithAKey(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		stores := []*home.Access{r.Access, r.another()}
-		for i := range words.SignIns {
+		for i := range dispatcher.SignIns {
 			token, err := stores[i%2].OpenSession(t.Context(), "ops")
 			require.NoError(t, err)
 			require.NoError(t, r.CloseSession(t.Context(), token), "signing out gives no sign-in back")
@@ -150,7 +149,7 @@ func TestPeopleSignInSoOftenAMinuteWithAKey(t *testing.T) {
 		r.pass(20 * time.Second)
 		for _, s := range stores {
 			_, err := s.OpenSession(t.Context(), "ops")
-			var many *words.SignInsError
+			var many *dispatcher.SignInsError
 			require.ErrorAs(t, err, &many)
 			require.Equal(t, 40*time.Second, many.Wait)
 		}
@@ -174,36 +173,36 @@ func TestNobodySignsInWhileMemoryIsFull(t *testing.T) {
 	r.full()
 	have, err := r.session(token)
 	require.NoError(t, err)
-	require.Equal(t, r.now.Add(words.SessionFor).UTC(), have.Until, "it lasts anew")
+	require.Equal(t, r.now.Add(dispatcher.SessionFor).UTC(), have.Until, "it lasts anew")
 	require.NoError(t, r.CloseSession(t.Context(), token))
 	_, err = r.session(token)
-	require.ErrorIs(t, err, words.ErrNoSession)
+	require.ErrorIs(t, err, dispatcher.ErrNoSession)
 }
 
 func TestNothingInRedisOpensASessionOrALink(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		session, _ := r.open("ops")
-		_, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		_, link := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		require.Contains(t, r.raw(), "ops")
 		require.Contains(t, r.raw(), "m7")
 		for _, token := range []string{session, link} {
 			require.NotContains(t, r.raw(), token)
 			require.NotContains(t, r.raw(), token[:12])
 		}
-		other, _ := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		other, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 		_, err := r.session(other.ID)
-		require.ErrorIs(t, err, words.ErrNoSession)
+		require.ErrorIs(t, err, dispatcher.ErrNoSession)
 		_, err = r.session(link)
-		require.ErrorIs(t, err, words.ErrNoSession, "a link is no session")
+		require.ErrorIs(t, err, dispatcher.ErrNoSession, "a link is no session")
 		_, err = r.LinkByToken(t.Context(), session)
-		require.ErrorIs(t, err, words.ErrNoLink, "a session is no link")
+		require.ErrorIs(t, err, dispatcher.ErrNoLink, "a session is no link")
 	})
 }
 
 func TestALookUpIsOneRoundTrip(t *testing.T) {
 	r := newAccessRig(t, redistest.StartMini(t))
 	session, _ := r.open("ops")
-	_, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	_, link := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	find := func() {
 		_, err := r.Session(t.Context(), session)
 		require.NoError(t, err)
@@ -222,20 +221,20 @@ func TestALookUpIsOneRoundTrip(t *testing.T) {
 
 func TestLinksAreMadeAndRevokedWhileMemoryIsFull(t *testing.T) {
 	r := newAccessRig(t, redistest.Start(t))
-	r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	r.full()
 	r.client.ConfigSet(t.Context(), "maxmemory", "0")
 	r.pass(7 * time.Hour)
-	before, _ := r.create(words.Link{Key: "ops", Tenant: "m8"}, time.Hour)
+	before, _ := r.create(dispatcher.Link{Key: "ops", Tenant: "m8"}, time.Hour)
 	r.full()
-	made, opens := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	made, opens := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	require.Equal(t, []string{made.ID, before.ID}, r.ids(10), "the expired one was removed")
 	wait, err := r.SpendLink(t.Context(), made.ID)
 	require.NoError(t, err)
 	require.Zero(t, wait)
 	require.NoError(t, r.RevokeLink(t.Context(), made.ID))
 	_, err = r.LinkByToken(t.Context(), opens)
-	require.ErrorIs(t, err, words.ErrNoLink)
+	require.ErrorIs(t, err, dispatcher.ErrNoLink)
 }
 
 // A store that is away says nothing of a token.
@@ -243,14 +242,14 @@ func TestAStoreThatIsAwayIsNotTakenForNobody(t *testing.T) {
 	server := redistest.Start(t)
 	r := newAccessRig(t, server)
 	session, _ := r.open("ops")
-	l, link := r.create(words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	l, link := r.create(dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	server.Stop()
 	ctx := t.Context()
 	_, session1 := r.Session(ctx, session)
 	_, link1 := r.LinkByToken(ctx, link)
 	_, link2 := r.Link(ctx, l.ID)
 	_, open := r.OpenSession(ctx, "ops")
-	_, _, create := r.CreateLink(ctx, words.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+	_, _, create := r.CreateLink(ctx, dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	_, _, list := r.Links(ctx, 10, "")
 	_, spend := r.SpendLink(ctx, l.ID)
 	for name, err := range map[string]error{
@@ -258,7 +257,7 @@ func TestAStoreThatIsAwayIsNotTakenForNobody(t *testing.T) {
 		"revoke": r.RevokeLink(ctx, l.ID), "close": r.CloseSession(ctx, session),
 	} {
 		require.ErrorIs(t, err, dispatcher.ErrUnavailable, name)
-		require.NotErrorIs(t, err, words.ErrNoSession, name)
-		require.NotErrorIs(t, err, words.ErrNoLink, name)
+		require.NotErrorIs(t, err, dispatcher.ErrNoSession, name)
+		require.NotErrorIs(t, err, dispatcher.ErrNoLink, name)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 const (
@@ -46,19 +46,19 @@ func (s *Access) PutShown(ctx context.Context, owner string, page []byte) (id st
 		return "", err
 	}
 	sealed := lock.Seal(nil, make([]byte, lock.NonceSize()), packed.Bytes(), nil) // the key is used only once
-	_, err = s.conn.RunHome(ctx, s.putShown, access.HashToken(owner), access.HashToken(id), sealed, access.ShownFor.Milliseconds(), shownMost)
+	_, err = s.conn.RunHome(ctx, s.putShown, dispatcher.HashToken(owner), dispatcher.HashToken(id), sealed, dispatcher.ShownFor.Milliseconds(), shownMost)
 	return id, err
 }
 
 // Shown returns the page with this id. If the owner has no such page, it returns
 // access.ErrNotShown.
 func (s *Access) Shown(ctx context.Context, owner, id string) ([]byte, error) {
-	r, err := s.conn.RunHome(ctx, s.readShown, access.HashToken(owner), access.HashToken(id))
+	r, err := s.conn.RunHome(ctx, s.readShown, dispatcher.HashToken(owner), dispatcher.HashToken(id))
 	switch {
 	case err != nil:
 		return nil, err
 	case !r.More():
-		return nil, access.ErrNotShown
+		return nil, dispatcher.ErrNotShown
 	}
 	sealed := []byte(r.Text())
 	if r.Err != nil {
@@ -70,7 +70,7 @@ func (s *Access) Shown(ctx context.Context, owner, id string) ([]byte, error) {
 	}
 	packed, err := lock.Open(nil, make([]byte, lock.NonceSize()), sealed, nil)
 	if err != nil {
-		return nil, access.ErrNotShown // the record in Redis was changed
+		return nil, dispatcher.ErrNotShown // the record in Redis was changed
 	}
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	words "github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 func TestAPageIsShownToItsOwnerForAMinute(t *testing.T) {
@@ -28,14 +28,14 @@ func TestAPageIsShownToItsOwnerForAMinute(t *testing.T) {
 		}
 		for owner, of := range map[string]string{"session:b": id, "link:a": id, "local": id, "": id, "session:a": strings.Repeat("A", 43)} {
 			_, err := r.Shown(t.Context(), owner, of)
-			require.ErrorIs(t, err, words.ErrNotShown, owner)
+			require.ErrorIs(t, err, dispatcher.ErrNotShown, owner)
 		}
-		r.pass(words.ShownFor - time.Millisecond)
+		r.pass(dispatcher.ShownFor - time.Millisecond)
 		_, err = r.Shown(t.Context(), "session:a", id)
 		require.NoError(t, err)
 		r.pass(time.Millisecond)
 		_, err = r.Shown(t.Context(), "session:a", id)
-		require.ErrorIs(t, err, words.ErrNotShown, "whatever the TTL is")
+		require.ErrorIs(t, err, dispatcher.ErrNotShown, "whatever the TTL is")
 	})
 }
 
@@ -44,13 +44,13 @@ func TestAPageThatWasMovedIsShownToNobody(t *testing.T) {
 	onBothForAccess(t, func(t *testing.T, r *accessRig) {
 		id, err := r.PutShown(t.Context(), "session:a", []byte("secret"))
 		require.NoError(t, err)
-		from, to := r.home+":shown:"+words.HashToken("session:a"), r.home+":shown:"+words.HashToken("session:b")
+		from, to := r.home+":shown:"+dispatcher.HashToken("session:a"), r.home+":shown:"+dispatcher.HashToken("session:b")
 		require.NoError(t, r.client.Rename(t.Context(), from, to).Err())
 		_, err = r.Shown(t.Context(), "session:b", id)
-		require.ErrorIs(t, err, words.ErrNotShown)
-		require.NoError(t, r.client.HSet(t.Context(), to, words.HashToken(id), "no record").Err())
+		require.ErrorIs(t, err, dispatcher.ErrNotShown)
+		require.NoError(t, r.client.HSet(t.Context(), to, dispatcher.HashToken(id), "no record").Err())
 		_, err = r.Shown(t.Context(), "session:b", id)
-		require.ErrorIs(t, err, words.ErrNotShown)
+		require.ErrorIs(t, err, dispatcher.ErrNotShown)
 	})
 }
 
@@ -63,14 +63,14 @@ func TestPagesAreFewAndSmall(t *testing.T) {
 			ids = append(ids, id)
 			r.pass(time.Second)
 		}
-		shown := r.home + ":shown:" + words.HashToken("link:a")
+		shown := r.home + ":shown:" + dispatcher.HashToken("link:a")
 		require.EqualValues(t, 8, r.client.HLen(t.Context(), shown).Val())
 		for i, id := range ids {
 			_, err := r.Shown(t.Context(), "link:a", id)
 			require.Equal(t, i < 2, err != nil, "page %d", i)
 		}
 		require.Positive(t, r.client.PTTL(t.Context(), shown).Val(), "it goes by itself")
-		r.pass(words.ShownFor - 2*time.Second)
+		r.pass(dispatcher.ShownFor - 2*time.Second)
 		_, err := r.PutShown(t.Context(), "link:a", []byte("the last"))
 		require.NoError(t, err)
 		require.EqualValues(t, 2, r.client.HLen(t.Context(), shown).Val(), "those that ended are gone")

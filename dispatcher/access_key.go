@@ -1,4 +1,4 @@
-package access
+package dispatcher
 
 import (
 	"crypto/hmac"
@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Key binds sessions and links to an API key. It signs with the whole hash of that key,
+// AccessKey binds sessions and links to an API key. It signs with the whole hash of that key,
 // which is in no store. So a record that was written into a store by hand opens nothing.
-type Key struct {
+type AccessKey struct {
 	Owner string // identifies the API key in the store, and reveals nothing of it
 	sum   [sha256.Size]byte
 }
 
-// NewKey returns the Key for the SHA-256 of an API key.
-func NewKey(owner string, sum [sha256.Size]byte) Key { return Key{owner, sum} }
+// NewAccessKey returns the AccessKey for the SHA-256 of an API key.
+func NewAccessKey(owner string, sum [sha256.Size]byte) AccessKey { return AccessKey{owner, sum} }
 
 // Bound returns the key for one project, with the project's secret. Without it, anyone
 // with a token could guess the API key offline, as fast as a machine hashes.
-func (k Key) Bound(secret [sha256.Size]byte) Key {
+func (k AccessKey) Bound(secret [sha256.Size]byte) AccessKey {
 	mac := hmac.New(sha256.New, k.sum[:])
 	mac.Write(secret[:])
-	return Key{k.Owner, [sha256.Size]byte(mac.Sum(nil))}
+	return AccessKey{k.Owner, [sha256.Size]byte(mac.Sum(nil))}
 }
 
-// Keys are the keys for all valid API keys.
-type Keys []Key
+// AccessKeys are the keys for all valid API keys.
+type AccessKeys []AccessKey
 
 const (
 	// TokenLength is the length of the token of a session or of a link.
@@ -47,47 +47,53 @@ const (
 )
 
 // NewSession returns the token of a new session.
-func (k Key) NewSession() string { return k.newToken(sessionToken) }
+func (k AccessKey) NewSession() string { return k.newToken(sessionToken) }
 
 // NewLink returns the token of a new link.
-func (k Key) NewLink() string { return k.newToken(linkToken) }
+func (k AccessKey) NewLink() string { return k.newToken(linkToken) }
 
 // OfSession returns the key that made the token of a session.
-func (all Keys) OfSession(token string) (Key, bool) { return all.ofToken(sessionToken, token) }
+func (all AccessKeys) OfSession(token string) (AccessKey, bool) {
+	return all.ofToken(sessionToken, token)
+}
 
 // OfLink returns the key that made the token of a link.
-func (all Keys) OfLink(token string) (Key, bool) { return all.ofToken(linkToken, token) }
+func (all AccessKeys) OfLink(token string) (AccessKey, bool) { return all.ofToken(linkToken, token) }
 
 // Of returns a key by its owner.
-func (all Keys) Of(owner string) (Key, bool) {
+func (all AccessKeys) Of(owner string) (AccessKey, bool) {
 	for _, k := range all {
 		if k.Owner == owner {
 			return k, true
 		}
 	}
-	return Key{}, false
+	return AccessKey{}, false
 }
 
 // SignSession returns the MAC of a session's record. Its parts are all fields that decide
 // anything.
-func (k Key) SignSession(parts ...string) string { return encode(k.sign(sessionRecord, parts...)) }
+func (k AccessKey) SignSession(parts ...string) string {
+	return encode(k.sign(sessionRecord, parts...))
+}
 
 // SignLink returns the MAC of a link's record.
-func (k Key) SignLink(parts ...string) string { return encode(k.sign(linkRecord, parts...)) }
+func (k AccessKey) SignLink(parts ...string) string { return encode(k.sign(linkRecord, parts...)) }
 
-// Same compares two MACs in constant time.
-func Same(one, other string) bool { return subtle.ConstantTimeCompare([]byte(one), []byte(other)) == 1 }
+// SameToken compares two MACs in constant time.
+func SameToken(one, other string) bool {
+	return subtle.ConstantTimeCompare([]byte(one), []byte(other)) == 1
+}
 
-func (k Key) newToken(purpose string) string {
+func (k AccessKey) newToken(purpose string) string {
 	var b [half]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return encode(append(b[:], k.sign(purpose, string(b[:]))...))
 }
 
-func (all Keys) ofToken(purpose, token string) (found Key, ok bool) {
+func (all AccessKeys) ofToken(purpose, token string) (found AccessKey, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(token) != TokenLength { // the decoder skips line breaks
-		return Key{}, false
+		return AccessKey{}, false
 	}
 	for _, k := range all {
 		if subtle.ConstantTimeCompare(b[half:], k.sign(purpose, string(b[:half]))) == 1 {
@@ -98,7 +104,7 @@ func (all Keys) ofToken(purpose, token string) (found Key, ok bool) {
 }
 
 // sign returns the HMAC of texts. Only the last one may contain a line break.
-func (k Key) sign(purpose string, parts ...string) []byte {
+func (k AccessKey) sign(purpose string, parts ...string) []byte {
 	mac := hmac.New(sha256.New, k.sum[:])
 	mac.Write([]byte(purpose + "\n" + strings.Join(parts, "\n")))
 	return mac.Sum(nil)[:half]

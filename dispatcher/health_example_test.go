@@ -1,14 +1,14 @@
-package health_test
+package dispatcher_test
 
 import (
 	"fmt"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/health"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 func ExampleDurations_Quantile() {
-	var took health.Durations
+	var took dispatcher.Durations
 	for range 95 {
 		took.Add(30 * time.Millisecond)
 	}
@@ -27,8 +27,8 @@ func ExampleDurations_Quantile() {
 
 // Each instance counts on its own, and the sum is the minute of the project.
 func ExampleMinute_Merge() {
-	minute := health.Minute{Accepted: 100, Delivered: 80, Failed: 20}
-	minute.Merge(health.Minute{Accepted: 50, Delivered: 49, Failed: 2, Dead: 1})
+	minute := dispatcher.Minute{Accepted: 100, Delivered: 80, Failed: 20}
+	minute.Merge(dispatcher.Minute{Accepted: 50, Delivered: 49, Failed: 2, Dead: 1})
 	fmt.Println(minute.Accepted, minute.Delivered, minute.Failed, minute.Dead)
 	// Output: 150 129 22 1
 }

@@ -1,9 +1,9 @@
-// Package access has the types of access with a browser: sessions, links and their
-// tokens. People of the operator sign in with an API key and get a Session. People of a
-// merchant open a Link. A Key signs the tokens and the stored records of both, so neither
-// a forged token nor a record that was written into the store by hand is accepted.
-// Package redisq/home stores the records.
-package access
+package dispatcher
+
+// Access with a browser: people of the operator sign in with an API key and get a Session.
+// People of a merchant open a Link. An AccessKey signs the tokens and the stored records of
+// both, so neither a forged token nor a record that was written into the store by hand is
+// accepted. Package redisq/home stores the records.
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -119,22 +118,22 @@ func ValidLinkID(text string) bool {
 	return ok && len(rest) == linkIDLength && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// Caller is the browser for which a call of the API is made inside the process. It is
+// Browser is the browser for which a call of the API is made inside the process. It is
 // signed in, or has a link.
-type Caller struct {
+type Browser struct {
 	Name string // of the API key, or the id of a link
 	Key  string // the API key's owner; empty: a link
 
 	Read, Bodies, Admin bool // the scopes of the key; for a link its page decides that
 
-	View dispatcher.View // of a link; a key sees everything
+	View View // of a link; a key sees everything
 }
 
 // Linked reports whether the caller has a link.
-func (c Caller) Linked() bool { return c.Key == "" }
+func (c Browser) Linked() bool { return c.Key == "" }
 
 // By returns the caller's name in the audit log.
-func (c Caller) By() string {
+func (c Browser) By() string {
 	if c.Linked() {
 		return "link:" + c.Name
 	}
@@ -143,14 +142,14 @@ func (c Caller) By() string {
 
 type insideKey struct{}
 
-// WithCaller returns a context whose API calls belong to a caller. A request from outside
+// WithBrowser returns a context whose API calls belong to a browser. A request from outside
 // never has such a context, whatever it sends.
-func WithCaller(ctx context.Context, c Caller) context.Context {
+func WithBrowser(ctx context.Context, c Browser) context.Context {
 	return context.WithValue(ctx, insideKey{}, c)
 }
 
-// CallerOf returns the caller of WithCaller.
-func CallerOf(ctx context.Context) (c Caller, ok bool) {
-	c, ok = ctx.Value(insideKey{}).(Caller)
+// BrowserOf returns the browser of WithBrowser.
+func BrowserOf(ctx context.Context) (c Browser, ok bool) {
+	c, ok = ctx.Value(insideKey{}).(Browser)
 	return c, ok
 }

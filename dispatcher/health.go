@@ -1,41 +1,39 @@
-// Package health has the statistics of deliveries over time. An instance counts them as
-// it attempts deliveries, and stores a Count for each minute. The store merges the counts
-// of all instances into a Minute for the project and a Bar for each lane. The console and
-// the API show these.
-package health
+package dispatcher
+
+// The statistics of deliveries over time: an instance counts them as it attempts deliveries,
+// and stores a MinuteCount for each minute. The store merges the counts of all instances into
+// a Minute for the project and a Bar for each lane. The console and the API show these.
 
 import (
 	"net/http"
 	"time"
-
-	"github.com/hookladder/hookladder/dispatcher"
 )
 
 const (
 	// KeptMinutes is how long minutes are kept.
 	KeptMinutes = 72 * time.Hour
-	// Half is the duration of one bar of a lane, and KeptBars the number of bars.
-	Half     = 30 * time.Minute
+	// HalfHour is the duration of one bar of a lane, and KeptBars the number of bars.
+	HalfHour = 30 * time.Minute
 	KeptBars = 48
 )
 
-// Bounds are the upper bounds of the histogram's buckets in ms. Longer durations have
-// their own bucket, so there are len(Bounds)+1.
-var Bounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
+// DurationBounds are the upper bounds of the histogram's buckets in ms. Longer durations have
+// their own bucket, so there are len(DurationBounds)+1.
+var DurationBounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
 
 // Durations is a histogram of durations.
-type Durations [len(Bounds) + 1]int64
+type Durations [len(DurationBounds) + 1]int64
 
 // Add counts one duration.
 func (d *Durations) Add(took time.Duration) {
 	ms := took.Milliseconds()
-	for i, bound := range Bounds {
+	for i, bound := range DurationBounds {
 		if ms <= bound {
 			d[i]++
 			return
 		}
 	}
-	d[len(Bounds)]++
+	d[len(DurationBounds)]++
 }
 
 // Total returns the number of durations.
@@ -54,12 +52,12 @@ func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
 		return 0, false
 	}
 	rest := int64(q * float64(total))
-	for i, bound := range Bounds {
+	for i, bound := range DurationBounds {
 		if rest -= d[i]; rest < 0 {
 			return time.Duration(bound) * time.Millisecond, false
 		}
 	}
-	return time.Duration(Bounds[len(Bounds)-1]) * time.Millisecond, true
+	return time.Duration(DurationBounds[len(DurationBounds)-1]) * time.Millisecond, true
 }
 
 // Merge adds the counts of another histogram.
@@ -81,34 +79,34 @@ type Failures struct {
 }
 
 // Add counts a failed attempt.
-func (f *Failures) Add(a *dispatcher.Attempt) {
+func (f *Failures) Add(a *Attempt) {
 	switch a.Class {
-	case dispatcher.ClassStatus:
+	case ClassStatus:
 		if a.Status >= http.StatusInternalServerError {
 			f.Server++
 		} else {
 			f.Refused++
 		}
-	case dispatcher.ClassBody, dispatcher.ClassHandler:
+	case ClassBody, ClassHandler:
 		f.Refused++
-	case dispatcher.ClassTimeout:
+	case ClassTimeout:
 		f.Timeout++
-	case dispatcher.ClassConnect, dispatcher.ClassReset, dispatcher.ClassProtocol, dispatcher.ClassRefused:
+	case ClassConnect, ClassReset, ClassProtocol, ClassRefused:
 		f.Connect++
-	case dispatcher.ClassTLS:
+	case ClassTLS:
 		f.TLS++
-	case dispatcher.ClassDNS:
+	case ClassDNS:
 		f.DNS++
 	default:
 		f.Internal++
 	}
 }
 
-// Answered reports whether the receiver or the handler ended an attempt, so that the
+// ReceiverAnswered reports whether the receiver or the handler ended an attempt, so that the
 // duration is theirs.
-func Answered(c dispatcher.Class) bool {
+func ReceiverAnswered(c Class) bool {
 	switch c {
-	case dispatcher.ClassNone, dispatcher.ClassStatus, dispatcher.ClassBody, dispatcher.ClassHandler:
+	case ClassNone, ClassStatus, ClassBody, ClassHandler:
 		return true
 	}
 	return false
@@ -169,19 +167,19 @@ func (b *Bar) Merge(o Bar) {
 	b.Took.Merge(o.Took)
 }
 
-// Others is the lane of the common bar for lanes without their own bar, because there
+// OtherLanes is the lane of the common bar for lanes without their own bar, because there
 // were too many.
-const Others = dispatcher.AllLanes
+const OtherLanes = AllLanes
 
 // LaneBar is a Bar of a lane.
 type LaneBar struct {
-	Lane dispatcher.Lane
+	Lane Lane
 	Bar
 }
 
-// Count has the counts of one instance in one minute. The store adds it once, even if it
+// MinuteCount has the counts of one instance in one minute. The store adds it once, even if it
 // is sent again.
-type Count struct {
+type MinuteCount struct {
 	Number int64     // increases with each count of the instance
 	Minute           // the project's part; if nothing moved, it is stored already
 	Lanes  []LaneBar // of the half hour with the minute; stored lanes are removed

@@ -1,4 +1,4 @@
-package access_test
+package dispatcher_test
 
 import (
 	"crypto/sha256"
@@ -7,18 +7,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/access"
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
-func testKey(name string) access.Key { return access.NewKey(name, sha256.Sum256([]byte(name))) }
+func testKey(name string) dispatcher.AccessKey {
+	return dispatcher.NewAccessKey(name, sha256.Sum256([]byte(name)))
+}
 
-var testKeys = access.Keys{testKey("ops"), testKey("shop")}
+var testKeys = dispatcher.AccessKeys{testKey("ops"), testKey("shop")}
 
 func TestATokenIsOfItsKeyAndItsPurpose(t *testing.T) {
 	for _, k := range testKeys {
 		session, link := k.NewSession(), k.NewLink()
-		require.Len(t, session, access.TokenLength)
-		require.Len(t, link, access.TokenLength)
+		require.Len(t, session, dispatcher.TokenLength)
+		require.Len(t, link, dispatcher.TokenLength)
 		require.NotEqual(t, link, k.NewLink())
 		found, ok := testKeys.OfSession(session)
 		require.True(t, ok)
@@ -30,20 +32,20 @@ func TestATokenIsOfItsKeyAndItsPurpose(t *testing.T) {
 		require.False(t, ok, "a session is no link")
 		_, ok = testKeys.OfSession(link)
 		require.False(t, ok, "a link is no session")
-		_, ok = access.Keys{testKey("boss")}.OfLink(link)
+		_, ok = dispatcher.AccessKeys{testKey("boss")}.OfLink(link)
 		require.False(t, ok)
 	}
 	// The owner text alone makes none: the MAC has the whole hash.
-	_, ok := testKeys.OfLink(access.NewKey("ops", [32]byte{}).NewLink())
+	_, ok := testKeys.OfLink(dispatcher.NewAccessKey("ops", [32]byte{}).NewLink())
 	require.False(t, ok)
 }
 
 func TestAMACIsOfItsKeyItsPurposeAndEachPart(t *testing.T) {
 	k, other := testKey("ops"), testKey("shop")
 	mac := k.SignLink("a", "b")
-	require.True(t, access.Same(mac, k.SignLink("a", "b")))
+	require.True(t, dispatcher.SameToken(mac, k.SignLink("a", "b")))
 	for _, different := range []string{other.SignLink("a", "b"), k.SignSession("a", "b"), k.SignLink("a"), k.SignLink("ab"), k.SignLink("b", "a"), ""} {
-		require.False(t, access.Same(mac, different))
+		require.False(t, dispatcher.SameToken(mac, different))
 	}
 }
 

@@ -19,7 +19,7 @@ var (
 	exampleEndpointView    = view()
 	exampleEndpointCreated = view(withSecret, func(v *wire.EndpointView) { v.InFlight, v.Waiting, v.UpdatedAt = 0, 0, v.CreatedAt })
 	exampleEndpointPage    = wire.EndpointPage{Data: []wire.EndpointView{view()}}
-	exampleEndpointPaused  = view(func(v *wire.EndpointView) { v.State = "paused" })
+
 	exampleEndpointDeleted = wire.EndpointDeleted{Cancelled: 4}
 	exampleEndpointTest    = wire.EndpointTest{MessageID: "test_01KG8ZB6T4", At: at(0), DurationMS: 120, StatusCode: 200, Outcome: "delivered", ResponseExcerpt: "ok"}
 	exampleEndpointSecrets = wire.EndpointSecrets{ID: endpoint, Signature: "standard", Secrets: []wire.EndpointSecret{{Secret: secret}}}
@@ -33,10 +33,7 @@ var (
 		Lane: endpoint, URL: "https://shop.example", Tenant: tenant, Endpoint: endpoint, UID: uid, State: "paused", Why: "paused", Since: at(60), By: by,
 		InFlight: 1, Waiting: 4, Window: 8, MaxInFlight: 10, Rate: rate,
 	}
-	exampleLaneResumed = wire.LaneState{
-		Lane: endpoint, URL: "https://shop.example", Tenant: tenant, Endpoint: endpoint, UID: uid, State: "active",
-		InFlight: 1, Waiting: 4, Window: 8, MaxInFlight: 10, Rate: rate,
-	}
+
 	exampleLanePage = wire.LanePage{Data: []wire.LaneState{exampleLaneState}}
 
 	exampleNewLink  = wire.NewLink{ID: "lnk_mfrggzdf", URL: "https://hooks.example/link/mfrggzdfmztwq2lknnwg23tpoa", ExpiresAt: at(86400)}

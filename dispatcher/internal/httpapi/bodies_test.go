@@ -41,6 +41,23 @@ func answerOf(t testing.TB, c net.Conn) *http.Response {
 	return resp
 }
 
+// tryBatch returns the status of the response to a batch; 0: there was none. A refused call's connection is reset
+// after half a second, and this process may be slower than that.
+func tryBatch(addr, key, body string) int {
+	r, err := http.NewRequest(http.MethodPost, "http://"+addr+"/v1/messages/batch", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
 // batchOf is a request of n bytes.
 func batchOf(n int) string {
 	const one = `{"messages":[{"topic":"a","url":"https://shop.example/","body":"%s"}]}`
@@ -144,7 +161,7 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 	}()
 	for _, key := range []string{apitest.PublishKey, apitest.OtherKey} {
 		require.Eventually(t, func() bool { // the answer is out a little before the request ends
-			return answerOf(t, begin(t, addr, key, len(large), large)).StatusCode == 202
+			return tryBatch(addr, key, large) == 202
 		}, apitest.WaitMost, time.Millisecond, "what has ended gave its bytes back")
 	}
 }
@@ -160,7 +177,7 @@ func TestABodyThatBreaksOffGivesItsBytesBack(t *testing.T) {
 		_ = c.Close()
 	}
 	require.Eventually(t, func() bool {
-		return answerOf(t, begin(t, addr, apitest.PublishKey, len(large), large)).StatusCode == 202
+		return tryBatch(addr, apitest.PublishKey, large) == 202
 	}, apitest.WaitMost, 10*time.Millisecond)
 }
 

@@ -139,6 +139,7 @@ const (
 		"  end\n" +
 		"  return redis.error_reply('TORN ' .. text)\n" + // the caller knows it at once, also if nothing else comes to this partition
 		"end\n" +
+		"if string.find(text, '^%u+ ') then return redis.error_reply(text) end\n" + // raised again, READONLY would begin with ERR
 		"error(answer, 0)\n"
 )
 

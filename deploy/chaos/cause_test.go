@@ -18,6 +18,7 @@ const (
 	byEnd      = "its holder ended without the store"
 	byForget   = "the store forgot its success"
 	byEmptying = "the store was emptied before its success was archived"
+	byRight    = "a right was missing when its success was to be recorded"
 	byRoom     = "published again after a full store let its id go"
 )
 
@@ -88,6 +89,9 @@ func (j *judge) cause(m *message, first, again *arrival) string {
 	if j.lostSuccess(m, first) {
 		return byEmptying
 	}
+	if j.unrecordable(first) {
+		return byRight
+	}
 	if j.letGo(m, first.began, again.began) && m.open(first.began) {
 		return byRoom
 	}
@@ -97,6 +101,14 @@ func (j *judge) cause(m *message, first, again *arrival) string {
 // lostSuccess reports whether the record of a success was lost with an emptied store.
 func (j *judge) lostSuccess(m *message, first *arrival) bool {
 	return j.lostWith(m, first.began, first.over.Add(settleSlack+aftermath))
+}
+
+// unrecordable reports whether a right was missing when a success was to be recorded. Redis may end that script in its
+// middle, and who repairs the partition then can't know of the success.
+func (j *judge) unrecordable(first *arrival) bool {
+	return slices.ContainsFunc(j.h.faults, func(f *fault) bool {
+		return f.kind == rightTaken && f.touches(first.began, first.over.Add(settleSlack))
+	})
 }
 
 // roomLeaves is how long ago a message was published before a full store makes
@@ -133,12 +145,12 @@ func (j *judge) candidates(who string) []string {
 }
 
 // missed reports whether an instance itself says that it did not get the
-// receiver's answer.
+// receiver's answer. It may have given up before the receiver read the request.
 func (j *judge) missed(who string, m *message, first *arrival) bool {
 	lines := j.judged[attemptKey(who, deliveryKey(first.place, m.id), first.attempt)]
 	_, yes := lines[true]
 	no, failed := lines[false]
-	return failed && !yes && !no.at.Before(first.began)
+	return failed && !yes && !no.at.Add(lingering).Before(first.began)
 }
 
 // died reports whether an instance was killed while a success may not have been

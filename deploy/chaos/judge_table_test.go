@@ -276,6 +276,18 @@ var rows = []struct {
 		p.breaks(stopped, "b1", 0.1, 7.9)
 		p.says("b1", renamed, 8.1)
 	}, byLateness},
+	{"twice, and a right was missing", func(p plot) {
+		twice(p, 8)
+		p.breaks(rightTaken, "", 0.1, 2)
+	}, byRight},
+	{"twice, and a right was missing long before", func(p plot) {
+		twice(p, 8)
+		p.breaks(rightTaken, "", -2, 0)
+	}, unexplained},
+	{"twice, and its holder gave up before the receiver read the request", func(p plot) {
+		twice(p, 5)
+		p.note(note{at: at(-0.1), who: "a1", text: finished, id: "u_0:m", n: 1})
+	}, byLoss},
 	{"twice, and the answer never reached its holder", func(p plot) {
 		twice(p, 5)
 		p.note(note{at: at(0.3), who: "a1", text: finished, id: "u_0:m", n: 1})

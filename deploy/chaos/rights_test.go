@@ -24,6 +24,9 @@ const (
 // commands of a kind, and of scripts themselves.
 var takenRights = []string{"xadd", "zadd", "zrem", "hset", "hdel", "del", "publish", "@stream", "@sortedset", "evalsha"}
 
+// rightTaken is the kind of that fault.
+const rightTaken = "right taken away"
+
 // withoutRight is for how long.
 const withoutRight = 2 * time.Second
 
@@ -60,7 +63,7 @@ func (d depriving) does() (deeds, soon []deed) {
 // takeRight takes a right away for a time, and gives it back. Redis checks each command of a script when it comes to it.
 func (d depriving) takeRight(ctx context.Context, random *rand.Rand) {
 	right := takenRights[random.IntN(len(takenRights))]
-	defer d.begins("right taken away", "")()
+	defer d.begins(rightTaken, "")()
 	d.say("the right is %s", right)
 	set := func(ctx context.Context, rules ...string) error {
 		call, cancel := context.WithTimeout(ctx, 10*time.Second)

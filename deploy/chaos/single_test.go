@@ -52,7 +52,9 @@ func (b *single) deeds(common *trouble) []deed {
 		b.killStore, b.killStore, b.pauseStore, b.fill, b.fill, b.forgetScripts, b.killClients,
 		b.cut, b.cutAll, b.halfOpen, b.halfOpen, b.late, b.narrow,
 	}
-	more, soon := depriving{common, func(ctx context.Context, do func(context.Context, *redis.Client) error) error { return do(ctx, b.redis.direct) }}.does()
+	more, soon := depriving{common, func(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+		return do(ctx, b.redis.direct)
+	}}.does()
 	b.soon = soon
 	return append(deeds, more...)
 }

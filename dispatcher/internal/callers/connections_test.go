@@ -352,6 +352,24 @@ func TestTheOldestStrangerBesideThePlacesMakesRoom(t *testing.T) {
 	})
 }
 
+// What connects last is read last on a busy machine: those that came before it don't take its slot meanwhile.
+func TestARequestWithoutAKeyEvictsNobodyWhenItArrives(t *testing.T) {
+	visit(t, 1, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
+		busy := l.dial()
+		busy.beginAt(t, "/form", "")
+		early := l.dial() // it gets no slot
+		synctest.Wait()
+		require.NoError(t, busy.Close())
+		synctest.Wait()
+		late := l.dial()
+		synctest.Wait()
+		early.mustAsk(t, 200, "/healthz", "")
+		require.True(t, early.closed(), "it is served beside the places, once")
+		late.mustAsk(t, 200, "/healthz", "")
+		late.mustAsk(t, 200, "/healthz", "")
+	})
+}
+
 func TestTheAddressWithTheMostConnectionsBesideThePlacesMakesRoom(t *testing.T) {
 	visit(t, 1, func(l *listener, _ *callers.Guests, _ *bytes.Buffer) {
 		known := l.dial()

@@ -195,6 +195,11 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 	if who.Rank < c.who.Rank || c.closed.Load() {
 		return nil, false, nil
 	}
+	if who.Rank == Stranger && !c.placed.Load() {
+		// It found no slot when it connected, and its request adds nothing. The slot that it could
+		// get now may be that of a connection whose request was not read yet.
+		return nil, false, nil
+	}
 	if c.placed.Load() {
 		decrement(g.conns, c.who)
 		c.who = who
@@ -210,7 +215,7 @@ func (g *Guests) identify(c *Guest, who Identity) (gone *Guest, moved bool, err 
 		}
 		return gone, true, nil
 	}
-	if who.Rank == Stranger || was.Rank > Stranger {
+	if was.Rank > Stranger {
 		return nil, false, nil
 	}
 	if g.conns[who] >= g.half() || g.known >= Overflow/2 {

@@ -300,4 +300,7 @@ type Retried struct {
 type MessageView struct {
 	Message    Message
 	Deliveries []Delivery
+	// Incomplete reports that the archive did not answer. Deliveries, attempts and the body may be
+	// missing if the store deleted them.
+	Incomplete bool
 }

@@ -255,6 +255,9 @@ func deliveriesTo(ctx context.Context, c *client.Client, m wire.MessageView, des
 		}
 	}
 	list := slices.DeleteFunc(m.Deliveries, func(d wire.Delivery) bool { return !slices.Contains(to, d.Destination) })
+	if len(list) == 0 && m.Incomplete {
+		return nil, fmt.Errorf("message %s: %w: it may have a delivery to %s that Redis has no more, so ask again later", m.ID, dispatcher.ErrArchiveAway, destination)
+	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("message %s: %w: `hookladder get %s` shows its deliveries", m.ID, dispatcher.ErrNoDelivery, m.ID)
 	}

@@ -27,6 +27,9 @@ func printMessage(out io.Writer, m wire.MessageView) {
 		fmt.Fprintln(out)
 		printDelivery(out, d)
 	}
+	if m.Incomplete {
+		fmt.Fprintln(out, "\nThe archive did not answer. What Redis has no more is missing here: deliveries, attempts, or the body.")
+	}
 }
 
 // skipReasons explain why a retry skipped a delivery.

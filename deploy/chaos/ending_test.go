@@ -125,7 +125,13 @@ func (a *asker) endings() {
 		if m.acceptance() == refused || len(m.endings) == len(m.places) {
 			continue
 		}
-		record, err := ask(a, func() (wire.MessageView, error) { return a.api.Message(a.t.Context(), id) })
+		record, err := ask(a, func() (wire.MessageView, error) {
+			m, err := a.api.Message(a.t.Context(), id)
+			if err == nil && m.Incomplete {
+				err = &client.Problem{Problem: wire.Problem{Status: http.StatusServiceUnavailable, Detail: "the archive did not answer for " + id}}
+			}
+			return m, err
+		})
 		var unknown *client.Problem
 		if errors.As(err, &unknown) && unknown.Status == http.StatusNotFound {
 			continue

@@ -136,6 +136,7 @@ type MessageView struct {
 	BodySHA256 string     `json:"body_sha256,omitzero" doc:"Likewise: its SHA-256, in hex."`
 	CreatedAt  Time       `json:"created_at"`
 	Deliveries []Delivery `json:"deliveries"`
+	Incomplete bool       `json:"incomplete,omitzero" doc:"The archive did not answer: deliveries, attempts or a body that Redis has no more may be missing. Ask again."`
 }
 
 // Append appends the message as JSON to b, with its body byte for byte.

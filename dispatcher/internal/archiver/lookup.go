@@ -151,7 +151,7 @@ func (l *Lookup) archived(ctx context.Context, id string, lane dispatcher.Lane, 
 	}
 	found, missing := l.find(ctx, id)
 	switch {
-	case errors.Is(missing, dispatcher.ErrNotFound), missing != nil && errors.Is(err, dispatcher.ErrNoDelivery):
+	case errors.Is(missing, dispatcher.ErrNotFound):
 		return err
 	case missing != nil:
 		return missing

@@ -16,8 +16,9 @@ import (
 // in the store.
 const mostHistory = 32
 
-// Message returns a message with its deliveries. It returns dispatcher.ErrArchiveAway if only
-// the archive may have it, and does not respond.
+// Message returns a message with its deliveries. If the archive does not respond, it returns
+// dispatcher.ErrArchiveAway for a message that only the archive may have, and an incomplete view
+// for one of which the archive may have a part.
 func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView, error) {
 	view, err := l.live.Message(ctx, id)
 	var lost *dispatcher.Emptied
@@ -38,7 +39,8 @@ func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView
 	case gone:
 		return dispatcher.MessageView{}, err
 	}
-	return view, nil // the store has the newest state of it
+	view.Incomplete = errors.Is(err, dispatcher.ErrArchiveAway) // what the store has is its newest state
+	return view, nil
 }
 
 // gone returns a message that only the archive has. If the archive has a delivery as

@@ -184,6 +184,14 @@ func TestTheArchiveCompletesWhatTheStoreHas(t *testing.T) {
 	require.Len(t, v.Deliveries[0].History, 3)
 	require.Equal(t, dispatcher.Lane("ep_b"), v.Deliveries[1].ID.Lane)
 	require.Equal(t, "https://present.example/", v.Deliveries[1].URL)
+	require.False(t, v.Incomplete)
+
+	w.away = true
+	v, err = l.Message(t.Context(), "m")
+	require.NoError(t, err)
+	require.Len(t, v.Deliveries, 1)
+	require.True(t, v.Incomplete, "the archive may have more of it, and did not answer")
+	w.away = false
 
 	w.asked = 0
 	whole := dispatcher.MessageView{Message: dispatcher.Message{ID: "w", URL: "https://own.example/"}, Deliveries: []dispatcher.Delivery{{Status: dispatcher.StatusReady}}}
@@ -216,7 +224,7 @@ func TestWhatOnlyTheArchiveHasCanNotBeChanged(t *testing.T) {
 	require.ErrorIs(t, err, dispatcher.ErrArchived, "that delivery is gone from the store, others are not")
 	w.away = true
 	_, err = l.Retry(t.Context(), "m", "ep_a", true)
-	require.ErrorIs(t, err, dispatcher.ErrNoDelivery)
+	require.ErrorIs(t, err, dispatcher.ErrArchiveAway, "it may have that delivery")
 	tenant, err := l.MessageTenant(t.Context(), "m")
 	require.NoError(t, err)
 	require.Equal(t, "live", tenant)

@@ -45,6 +45,7 @@ type messagePage struct {
 	Older      string        // the URL of those
 	Retry      string        // the word of the button for all; empty: no button
 	Cancel     bool          // some can be cancelled
+	Incomplete bool          // the archive did not answer
 }
 
 // statusCount is the number of deliveries with a status.
@@ -89,7 +90,7 @@ func message(v *visit) (pageAnswer, error) {
 	case err != nil:
 		return pageAnswer{}, err
 	}
-	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: BodyOf(&m), Count: len(m.Deliveries)}
+	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: BodyOf(&m), Count: len(m.Deliveries), Incomplete: m.Incomplete}
 	page.Hidden = m.BodySHA256 != "" && !v.May(Contents)
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		page.Headers = append(page.Headers, BodyField{Name: name, Value: m.Headers[name]})

@@ -224,6 +224,7 @@ func wireMessage(r dispatcher.MessageView) wire.MessageView {
 		},
 		CreatedAt:  wire.Time{Time: m.CreatedAt},
 		Deliveries: api.Convert(r.Deliveries, api.Delivery),
+		Incomplete: r.Incomplete,
 	}
 	if len(m.Headers) > 0 {
 		w.Headers = make(map[string]string, len(m.Headers))

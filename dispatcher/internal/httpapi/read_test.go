@@ -68,6 +68,15 @@ func TestABodyIsReadAsWhatItIs(t *testing.T) {
 	}
 }
 
+func TestAMessageOfWhichTheArchiveMayHaveMoreIsIncomplete(t *testing.T) {
+	for _, incomplete := range []bool{true, false} {
+		f := &apitest.Fake{View: apitest.Record(t)}
+		f.View.Incomplete = incomplete
+		got := apitest.DecodeAnswer[wire.MessageView](t, apitest.Get(apitest.New(t, f), "/v1/messages/a"), 200)
+		require.Equal(t, incomplete, got.Incomplete)
+	}
+}
+
 func TestCancelAndRetryNameTheirDelivery(t *testing.T) {
 	for _, c := range []struct {
 		method, path string

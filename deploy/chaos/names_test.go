@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -304,10 +305,17 @@ const blamed = "blamed for our resolver"
 // noticedWithin is how long an instance may take its resolver for one that works.
 const noticedWithin = 2 * time.Second
 
+// lookedUpWithin is how long an attempt may wait for the resolver. An instance that stands still
+// meanwhile misses the answer of a resolver that works.
+const lookedUpWithin = 10 * time.Second
+
 // blamed judges that no receiver is blamed while the resolver is broken.
 func (j *judge) blamed() {
 	for _, n := range j.h.notes {
-		if !n.blames {
+		stoodStill := func(f *fault) bool {
+			return f.kind == stopped && f.who == n.who && f.touches(n.at.Add(-lookedUpWithin), n.at)
+		}
+		if !n.blames || slices.ContainsFunc(j.h.faults, stoodStill) {
 			continue
 		}
 		for _, f := range j.h.faults {

@@ -172,6 +172,16 @@ var ownedRows = []struct {
 		p.breaks(resolverAway, "", 10, 20)
 		p.note(note{at: at(21), who: "a1", text: finished, id: "u_0:m", n: 1, blames: true})
 	}, ""},
+	{"a receiver is blamed by an instance that stood still", func(p plot) {
+		p.breaks(resolverAway, "", 10, 20)
+		p.breaks(stopped, "a1", 9, 14.5)
+		p.note(note{at: at(15), who: "a1", text: finished, id: "u_0:m", n: 1, blames: true})
+	}, ""},
+	{"a receiver is blamed by an instance while another one stood still", func(p plot) {
+		p.breaks(resolverAway, "", 10, 20)
+		p.breaks(stopped, "b1", 9, 14.5)
+		p.note(note{at: at(15), who: "a1", text: finished, id: "u_0:m", n: 1, blames: true})
+	}, blamed},
 	{"an emptied store that nobody reports", func(p plot) {
 		p.history.losses = []*loss{{span: span{at(0), at(4)}}}
 	}, unreported},

@@ -1,9 +1,11 @@
 package redisq_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
@@ -261,6 +263,45 @@ func TestAbsenceIsAnAnswerOfTheStoreThatTheInstanceBeganWith(t *testing.T) {
 			if err := ask(e, e.store); err != nil {
 				require.NotErrorIs(t, err, dispatcher.ErrUnavailable)
 			}
+		})
+	}
+}
+
+// before is a hook that does something before each script.
+type before struct{ do func() }
+
+func (b *before) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *before) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b *before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" {
+				b.do()
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// The store is emptied after it was looked at, and before the change reaches it.
+func TestAChangeOfWhatWasJustLostFindsTheLoss(t *testing.T) {
+	endpoint := redisqtest.Endpoint("ep_a")
+	endpoint.Version = 2
+	for name, change := range map[string]func(s *redisqtest.Raw) error{
+		"change endpoint": func(s *redisqtest.Raw) error { return s.Bare().Endpoints.ChangeEndpoint(t.Context(), endpoint) },
+		"delete endpoint": func(s *redisqtest.Raw) error {
+			_, err := s.Bare().Endpoints.DeleteEndpoint(t.Context(), "ep_a")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEmptiable(t, 2)
+			require.ErrorIs(t, change(e.store), dispatcher.ErrNoEndpoint)
+			e.store.Client().AddHook(&before{e.flush})
+			e.T = t
+			e.mustBeLost(change(e.store))
 		})
 	}
 }

@@ -144,17 +144,30 @@ func (s *Endpoints) RaiseEndpoint(ctx context.Context, before int64, e *dispatch
 	if err != nil {
 		return err
 	}
-	answers := map[string]error{
-		"ok": nil, "stale": dispatcher.ErrStale, "gone": dispatcher.ErrNoEndpoint, "other": errOther,
-	}
-	err, known := answers[a.Text()]
-	if !known {
+	switch a.Text() {
+	case "ok":
+	case "stale":
+		err = dispatcher.ErrStale
+	case "gone":
+		err = s.gone(ctx)
+	case "other":
+		err = errOther
+	default:
 		err = conn.ErrReply
 	}
 	if err != nil {
 		return fmt.Errorf("change endpoint %s: %w", e.ID, err)
 	}
 	return nil
+}
+
+// gone returns the error for an endpoint that was not found. The store may have lost it just now, so
+// this looks at the store after the search.
+func (s *Endpoints) gone(ctx context.Context) error {
+	if err := s.conn.Intact(ctx); err != nil {
+		return err
+	}
+	return dispatcher.ErrNoEndpoint
 }
 
 // put calls a script that stores an endpoint. last are its last arguments.

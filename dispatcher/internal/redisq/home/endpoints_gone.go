@@ -37,7 +37,7 @@ func (s *Endpoints) DeleteEndpoint(ctx context.Context, id string) (end int64, e
 		}
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, conn.ErrReply)
 	case "gone":
-		return 0, fmt.Errorf("delete endpoint %s: %w", id, dispatcher.ErrNoEndpoint)
+		return 0, fmt.Errorf("delete endpoint %s: %w", id, s.gone(ctx))
 	default:
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, conn.ErrReply)
 	}

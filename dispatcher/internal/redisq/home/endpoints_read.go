@@ -111,10 +111,7 @@ func (s *Endpoints) EndpointID(ctx context.Context, uid string) (string, error) 
 	var id *redis.StringCmd
 	err := s.conn.At(ctx, "find endpoint", conn.Home, func(p redis.Pipeliner) { id = p.HGet(ctx, s.home+keys.UIDs, uid) })
 	if err == nil && errors.Is(id.Err(), redis.Nil) {
-		if err := s.conn.Intact(ctx); err != nil {
-			return "", err
-		}
-		err = fmt.Errorf("uid %q: %w", uid, dispatcher.ErrNoEndpoint)
+		return "", fmt.Errorf("uid %q: %w", uid, s.gone(ctx))
 	}
 	return conn.Value(id), err
 }

@@ -31,7 +31,7 @@ CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.
 # -files 'lua/settle'.
 MUTANTS     ?= 40
 MUTANTFLAGS ?=
-# More flags for `make bench`, such as --only drain or --json figures.json.
+# More flags for `make bench`, such as -only drain, -json figures.json or -binary old/hookladder.
 BENCHFLAGS  ?=
 
 # The program that makes releases. Later versions need a module that not every proxy has.
@@ -102,11 +102,11 @@ needs: ## the same, PostgreSQL, PgBouncer, curl and jq for the documents' exampl
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 	@.ci/needs caddy || echo "A roll-out is tested behind Caddy where it is here." >&2
 
-bench: redis build ## measure how fast it is here, against the machine's limit (12 to 20 minutes)
-	bin/hookladder bench $(BENCHFLAGS)
+bench: redis ## measure how fast it is here, against the machine's limit (10 to 15 minutes)
+	$(GO) run -trimpath ./deploy/bench $(BENCHFLAGS)
 
-bench-quick: redis build ## the same in a minute: it shows that all works, its figures are rough
-	bin/hookladder bench --quick --runs 1 $(BENCHFLAGS)
+bench-quick: redis ## the same in a minute: it shows that all works, its figures are rough
+	$(GO) run -trimpath ./deploy/bench -quick -runs 1 $(BENCHFLAGS)
 
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
 	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/asynq $(BENCHFLAGS)

@@ -123,10 +123,8 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 		"destination":  destinations,
 		"endpoint":     endpoints,
 		"job":          s.asks(jobWords()),
-		"json":         oneOfFiles, // if it takes a file
 		"message":      messages,
 		"order":        oneOf("accepted", "ended", "due"),
-		"redis-server": oneOfFiles,
 		"save":         oneOfFiles,
 		"status":       oneOf(texts(dispatcher.Statuses...)...),
 		"subject":      s.asks(subjectWords()),

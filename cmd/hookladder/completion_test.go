@@ -44,7 +44,6 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"secret --scheme ":                    schemeNames(),
 		"listen --status 4":                   {"400", "410", "429"},
 		"endpoints update m --unset rate,su":  {"rate,success"},
-		"bench --only drain,thr":              {"drain,through"},
 		"completion ":                         completionShells,
 		"deliveries --status ":                texts(dispatcher.Statuses...),
 		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
@@ -83,9 +82,9 @@ func TestOnlyWhereAFileIsMeantFilesAreOffered(t *testing.T) {
 	}
 	walk(newRoot(world{}))
 	for _, name := range files {
-		require.Regexp(t, `^(key-file|secret-file|body-file|file|save|json|redis-server)$`, name)
+		require.Regexp(t, `^(key-file|secret-file|body-file|file|save)$`, name)
 	}
-	for _, name := range []string{"key-file", "secret-file", "body-file", "save", "json", "redis-server"} {
+	for _, name := range []string{"key-file", "secret-file", "body-file", "save"} {
 		require.Contains(t, files, name)
 	}
 }

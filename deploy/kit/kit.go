@@ -1,10 +1,9 @@
 // Package kit starts the processes that tests and the bench need. These are
 // redis-server alone or as a cluster, instances of hookladder, and a receiver that
-// verifies each callback. The bench is part of the product's binary, so no file here
-// imports package testing. Package redistest starts the same for a test and ends it
-// with the test.
+// verifies each callback. The bench is a program, so no file here imports package
+// testing. Package redistest starts the same for a test and ends it with the test.
 //
-// No product code but the bench imports it.
+// No product code imports it.
 package kit
 
 import (

@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
 func TestQuantileIsTheLeastThatAShareDoesNotExceed(t *testing.T) {
@@ -38,7 +36,7 @@ func TestQuantileIsTheLeastThatAShareDoesNotExceed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, bench.Quantile(c.of, c.share))
+			require.Equal(t, c.want, quantile(c.of, c.share))
 		})
 	}
 }
@@ -47,7 +45,7 @@ func TestPaceDoesNotWaitForAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		begun, err := bench.Pace(t.Context(), 100, 5, func(i int) error {
+		begun, err := pace(t.Context(), 100, 5, func(i int) error {
 			if i == 0 {
 				time.Sleep(time.Minute) // of the bubble's clock
 			}
@@ -66,7 +64,7 @@ func TestPaceEndsAtTheFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
 		var calls atomic.Int32
-		_, err := bench.Pace(t.Context(), 10, 100, func(i int) error {
+		_, err := pace(t.Context(), 10, 100, func(i int) error {
 			if calls.Add(1); i == 2 {
 				return refused
 			}
@@ -83,7 +81,7 @@ func TestPaceEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 		defer cancel()
 		var calls atomic.Int32
-		_, err := bench.Pace(ctx, 10, 100, func(int) error { calls.Add(1); return nil })
+		_, err := pace(ctx, 10, 100, func(int) error { calls.Add(1); return nil })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualValues(t, 3, calls.Load())
 	})
@@ -91,8 +89,8 @@ func TestPaceEndsWithItsContext(t *testing.T) {
 
 func TestWhatIsDueLaterIsPublishedBefore(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, time.Second, bench.Lead(0, 1000), "nobody knows yet how long it takes")
-	require.Equal(t, 4*time.Second, bench.Lead(100*time.Microsecond, 10_000))
+	require.Equal(t, time.Second, (&site{}).lead(1000), "nobody knows yet how long it takes")
+	require.Equal(t, 4*time.Second, (&site{each: 100 * time.Microsecond}).lead(10_000))
 	zone := time.FixedZone("", 3600)
-	require.Equal(t, `,"deliver_at":"2026-11-21T12:00:01.020Z"`, bench.DueAt(time.Date(2026, 11, 21, 13, 0, 1, 20e6, zone)))
+	require.Equal(t, `,"deliver_at":"2026-11-21T12:00:01.020Z"`, dueAt(time.Date(2026, 11, 21, 13, 0, 1, 20e6, zone)))
 }

@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"bufio"
@@ -13,12 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 	"github.com/hookladder/hookladder/signer"
 )
 
-// receiver is one that runs in this process.
-type receiver struct {
+// testReceiver is one that runs in this process.
+type testReceiver struct {
 	t            testing.TB
 	sign         *signer.Signer
 	control      string
@@ -27,17 +26,17 @@ type receiver struct {
 	ended        chan error
 }
 
-func newTestReceiver(t testing.TB) *receiver {
+func newTestReceiver(t testing.TB) *testReceiver {
 	t.Helper()
 	secret := signer.NewSecret()
 	sign, err := signer.NewSigner(secret)
 	require.NoError(t, err)
 	in, parent := io.Pipe()
 	output, out := io.Pipe()
-	r := &receiver{t: t, sign: sign, parent: parent, ended: make(chan error, 1)}
+	r := &testReceiver{t: t, sign: sign, parent: parent, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		r.ended <- bench.Receive(ctx, &signer.Verifier{Secrets: []signer.Secret{secret}}, in, out)
+		r.ended <- receive(ctx, &signer.Verifier{Secrets: []signer.Secret{secret}}, in, out)
 		close(r.ended)
 	}()
 	t.Cleanup(func() {
@@ -57,7 +56,7 @@ func newTestReceiver(t testing.TB) *receiver {
 }
 
 // ask asks what has come of a run, with more fields of the question.
-func (r *receiver) ask(run, more string) (status int, answer string) {
+func (r *testReceiver) ask(run, more string) (status int, answer string) {
 	r.t.Helper()
 	res, err := http.Post("http://"+r.control, "application/json", strings.NewReader(`{"run":"`+run+`"`+more+`}`))
 	require.NoError(r.t, err)
@@ -68,14 +67,14 @@ func (r *receiver) ask(run, more string) (status int, answer string) {
 }
 
 // post sends what a dispatcher would, and then a change to it.
-func (r *receiver) post(to int, run, id string, change func(*http.Request)) {
+func (r *testReceiver) post(to int, run, id string, change func(*http.Request)) {
 	r.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, "http://"+r.destinations[to]+"/"+run, strings.NewReader(bench.Payload))
+	req, err := http.NewRequest(http.MethodPost, "http://"+r.destinations[to]+"/"+run, strings.NewReader(payload))
 	require.NoError(r.t, err)
 	now := time.Now()
 	req.Header.Set(signer.HeaderID, id)
 	req.Header.Set(signer.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set(signer.HeaderSignature, r.sign.Sign(id, now, []byte(bench.Payload)))
+	req.Header.Set(signer.HeaderSignature, r.sign.Sign(id, now, []byte(payload)))
 	if change != nil {
 		change(req)
 	}
@@ -84,7 +83,7 @@ func (r *receiver) post(to int, run, id string, change func(*http.Request)) {
 	require.NoError(r.t, res.Body.Close())
 }
 
-func (r *receiver) came(run string) (came struct {
+func (r *testReceiver) came(run string) (came struct {
 	Distinct, All, Bad int
 	Why                string
 	First, Last        int64
@@ -111,7 +110,7 @@ func TestTheReceiverChecksWhatComes(t *testing.T) {
 		{"unsigned", "run_1", func(req *http.Request) { req.Header.Del(signer.HeaderSignature) }, "no webhook-signature"},
 		{"signed for another id", "run_1", func(req *http.Request) { req.Header.Set(signer.HeaderID, "run_2") }, "does not match"},
 		{"changed", "run_1", func(req *http.Request) {
-			changed := strings.Replace(bench.Payload, "x", "y", 1)
+			changed := strings.Replace(payload, "x", "y", 1)
 			req.Body = io.NopCloser(strings.NewReader(changed))
 		}, "does not match"},
 		{"signed, but never published", "run_1", func(req *http.Request) {

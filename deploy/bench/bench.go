@@ -1,64 +1,48 @@
-// Package bench measures how fast Hookladder is on this machine. It runs the real
-// binary, a real redis-server with its append-only file, and a receiver in a process
-// of its own. Beside each measurement of throughput it measures the limit: the same
-// deliveries without a queue. A measurement fails if a message is lost, or arrives
-// twice, unsigned or changed. A missed target is only reported.
-//
-// Read the list of parts in this file first, then the part_ files. The parts use the
-// functions of lab.go.
-package bench
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Options configure a bench.
-type Options struct {
-	Self        string            // path of this program, for the processes that it starts
-	Version     string            // of this program
-	Environ     map[string]string // the environment
-	RedisServer string            // a program by name or path
+// options configure a bench.
+type options struct {
+	Self        string // path of this program, for the receiver process
+	Program     string // path of the hookladder that is measured
+	Version     string // of that program
+	RedisServer string // a program by name or path
 	Runs        int
 	Quick       bool
 	Messages    int      // messages of each measurement of throughput; 0: the default of the part
 	Only        []string // names of parts; none: all
-	Err         io.Writer
 }
 
-// Check returns an error if an option is not valid.
-func (o Options) Check() error {
+// check returns an error if an option is not valid.
+func (o options) check() error {
 	var errs []error
 	if o.Runs < 1 {
-		errs = append(errs, fmt.Errorf("--runs %d: must be at least 1", o.Runs))
+		errs = append(errs, fmt.Errorf("-runs %d: must be at least 1", o.Runs))
 	}
 	if o.Messages < 0 || o.Messages > 0 && o.Messages < publishers {
-		errs = append(errs, fmt.Errorf("--messages %d: must be at least %d, one for each publisher", o.Messages, publishers))
+		errs = append(errs, fmt.Errorf("-messages %d: must be at least %d, one for each publisher", o.Messages, publishers))
 	}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(parts(), func(p part) bool { return p.name == name }) {
-			errs = append(errs, fmt.Errorf("--only %s: there are %s", name, strings.Join(names(), ", ")))
+			errs = append(errs, fmt.Errorf("-only %s: there are %s", name, strings.Join(names(), ", ")))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Parts returns the name and the description of each part.
-func Parts() (list [][2]string) {
-	for _, p := range parts() {
-		list = append(list, [2]string{p.name, p.about})
-	}
-	return list
-}
-
+// names returns the names of all parts.
 func names() (list []string) {
-	for _, p := range Parts() {
-		list = append(list, p[0])
+	for _, p := range parts() {
+		list = append(list, p.name)
 	}
 	return list
 }
@@ -69,12 +53,9 @@ var errInterrupted = errors.New("interrupted: nothing was measured to the end")
 // noticed is the timeout until the exit of a process is known.
 const noticed = time.Second
 
-// Run runs the bench and returns its report. When it returns, with or without an
-// error, it has removed and ended everything that it started.
-func Run(ctx context.Context, o Options) (r *Report, err error) {
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
+// bench measures, and returns the report. When it returns, with or without an error, it
+// has removed and ended everything that it started.
+func bench(ctx context.Context, o options) (r *Report, err error) {
 	ctx, fault := context.WithCancelCause(ctx)
 	defer fault(nil)
 	l, err := newLab(o, fault)
@@ -111,7 +92,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	r.Took = time.Since(began).Seconds()
-	return r, r.complete(len(o.Only) == 0)
+	return r, r.complete()
 }
 
 // measure runs the parts once per run.
@@ -128,7 +109,7 @@ func (l *lab) measure(ctx context.Context, chosen []part, r *Report) error {
 	var all []*sample
 	for l.o.needsRun(all) {
 		if n := len(all); n >= l.o.Runs {
-			fmt.Fprintln(l.progress, "once more, because other programs disturbed a run")
+			fmt.Fprintln(os.Stderr, "once more, because other programs disturbed a run")
 		}
 		s, err := l.run(ctx, chosen, len(all))
 		if err != nil {
@@ -160,13 +141,13 @@ func (l *lab) run(ctx context.Context, chosen []part, i int) (*sample, error) {
 // took.
 func (l *lab) begin(what string) (done func(error) error) {
 	began := time.Now()
-	fmt.Fprintf(l.progress, "%-32s", what)
+	fmt.Fprintf(os.Stderr, "%-32s", what)
 	return func(err error) error {
 		if err != nil {
-			fmt.Fprintln(l.progress, " failed")
+			fmt.Fprintln(os.Stderr, " failed")
 			return err
 		}
-		fmt.Fprintf(l.progress, " %6.1f s\n", time.Since(began).Seconds())
+		fmt.Fprintf(os.Stderr, " %6.1f s\n", time.Since(began).Seconds())
 		return nil
 	}
 }
@@ -174,33 +155,22 @@ func (l *lab) begin(what string) (done func(error) error) {
 // A part measures some figures. Each run measures all parts in turn, so that a slow
 // phase of the machine affects all of them alike.
 type part struct {
-	name    string                                             // for --only
-	about   string                                             // one line, for --help
+	name    string                                             // for -only
+	about   string                                             // one line, for -help
 	prepare func(ctx context.Context, l *lab) error            // once, before the first run; may be nil
 	measure func(ctx context.Context, l *lab, s *sample) error // once per run
 }
 
-// parts returns all parts in the order in which a run measures them.
-func parts() []part { return append(throughputParts(), quietParts()...) }
-
-// throughputParts returns the parts that use the machine as much as possible.
-func throughputParts() []part {
+// parts returns all parts in the order in which a run measures them: first those that use
+// the machine as much as possible, then those with little load.
+func parts() []part {
 	return []part{
 		{"limit", "what the machine can do: a bare loop of signed POSTs, no queue", nil, measureLimit},
 		{"drain", "accepted messages that are all due at one moment, to 1 and to 100 destinations", nil, measureDrain},
 		{"slow", "100 destinations that answer after 200 ms, and 1,024 after 2 s, with 1,024 permits", nil, measureSlow},
 		{"through", "64 publishers through the API while it delivers, one by one and in batches of 100", nil, measureThrough},
 		{"accept", "64 publishers and no delivery, one by one and in batches of 100, fsync everysec and always", nil, measureAccept},
-	}
-}
-
-// quietParts returns the parts that measure with little load, or with many waiting
-// messages.
-func quietParts() []part {
-	var waiting levels
-	return []part{
-		latenessPart(), latencyPart(), waitingPart(&waiting), startPart(&waiting),
-		scalePart(), isolationPart(), newcomersPart(), abusePart(), idlePart(),
+		latenessPart(), latencyPart(), waitingPart(), isolationPart(), newcomersPart(),
 	}
 }
 

@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"testing"
@@ -6,8 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
 func TestTheCostOfAScriptIsAllItsCallsForEachMessage(t *testing.T) {
@@ -49,26 +47,27 @@ func TestTheCostOfAScriptIsAllItsCallsForEachMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.InDeltaMapValues(t, c.want, bench.CostsIn(c.entries, names, 10), 1e-9)
+			require.InDeltaMapValues(t, c.want, costsIn(c.entries, names, 10), 1e-9)
 		})
 	}
 }
 
-func TestTheScriptThatGrowsMostIsJudged(t *testing.T) {
+func TestTheScriptThatGrowsMostIsTheLastFigure(t *testing.T) {
 	t.Parallel()
-	worst, figures := bench.Growth([]int{1, 10, 100}, []map[string]float64{
+	s := &sample{}
+	addCosts(s, []int{1, 10, 100}, []map[string]float64{
 		{"schedule": 10, "move": 2, "claim": 8, "settle": 4},
 		{"schedule": 90, "move": 90, "claim": 90, "settle": 90},
 		{"schedule": 12, "move": 3, "claim": 8, "settle": 5},
 	})
-	require.InDelta(t, 1.5, worst, 1e-9)
-	require.Equal(t, 4*(3+1)+1, figures)
+	require.Len(t, s.figures, 4*(3+1)+1)
+	require.InDelta(t, 1.5, s.figures[len(s.figures)-1].value, 1e-9)
 }
 
 func TestStoresThatWouldHoldTheSameAreOne(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []int{1_000, 100_000, 1_000_000}, bench.Numbers(bench.Options{}))
-	require.Equal(t, []int{1_000, 10_000, 50_000}, bench.Numbers(bench.Options{Quick: true}))
-	require.Equal(t, []int{1_000, 5_000}, bench.Numbers(bench.Options{Messages: 5_000}))
-	require.Equal(t, []int{64}, bench.Numbers(bench.Options{Messages: 64}))
+	require.Equal(t, []int{1_000, 100_000, 1_000_000}, waitingNumbers(&lab{o: options{}}))
+	require.Equal(t, []int{1_000, 10_000, 50_000}, waitingNumbers(&lab{o: options{Quick: true}}))
+	require.Equal(t, []int{1_000, 5_000}, waitingNumbers(&lab{o: options{Messages: 5_000}}))
+	require.Equal(t, []int{64}, waitingNumbers(&lab{o: options{Messages: 64}}))
 }

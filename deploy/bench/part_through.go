@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type flow struct {
 }
 
 func through(ctx context.Context, l *lab, s *sample, f flow) (err error) {
-	g, err := l.rig(ctx, storeOptions{})
+	g, err := l.rig(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func measureAccept(ctx context.Context, l *lab, s *sample) error {
 }
 
 func accept(ctx context.Context, l *lab, s *sample, fsync string, f flow) (err error) {
-	g, err := l.rig(ctx, storeOptions{appendfsync: fsync}, "MAX_IN_FLIGHT=0")
+	g, err := l.rig(ctx, fsync, "MAX_IN_FLIGHT=0")
 	if err != nil {
 		return err
 	}

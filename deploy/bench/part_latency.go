@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func latencyPart() part {
 		name:  "latency",
 		about: "from the begin of the publish call to the arrival, at 50/s and at 1,000/s",
 		prepare: func(ctx context.Context, l *lab) (err error) {
-			w, err = newSite(ctx, l, storeOptions{})
+			w, err = newSite(ctx, l)
 			return err
 		},
 		measure: func(ctx context.Context, l *lab, s *sample) error {
@@ -143,7 +143,7 @@ func latenessPart() part {
 		name:  "lateness",
 		about: "arrival after the due time, at 500/s with due times spread over 30 s",
 		prepare: func(ctx context.Context, l *lab) (err error) {
-			w, err = newSite(ctx, l, storeOptions{})
+			w, err = newSite(ctx, l)
 			return err
 		},
 		measure: func(ctx context.Context, l *lab, s *sample) error {

@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"io"
@@ -6,34 +6,32 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
 func TestPortsThatHangTakeCallsUntilTheyAreStopped(t *testing.T) {
 	t.Parallel()
 	const ports = 3
-	h, err := bench.Hang(ports)
+	h, err := hang(ports)
 	require.NoError(t, err)
-	defer h.Stop()
+	defer h.stop()
 	var conns []net.Conn
 	for i := range ports {
-		conn, err := net.Dial("tcp", h.Addr(i).String())
+		conn, err := net.Dial("tcp", h.ports[i].Addr().String())
 		require.NoError(t, err)
 		defer conn.Close() //nolint:errcheck // it is closed from the other side
 		_, err = conn.Write([]byte("POST / HTTP/1.1\r\n\r\n"))
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
-	<-h.All()
-	require.Equal(t, ports, h.Tried())
-	require.Equal(t, ports, h.Now())
-	h.Stop()
+	<-h.all
+	require.Equal(t, ports, h.tried())
+	require.Equal(t, ports, h.now())
+	h.stop()
 	for _, conn := range conns {
 		answer, _ := io.ReadAll(conn) // an end or a reset
 		require.Empty(t, answer)
 	}
-	require.Zero(t, h.Now())
-	_, err = net.Dial("tcp", h.Addr(0).String())
+	require.Zero(t, h.now())
+	_, err = net.Dial("tcp", h.ports[0].Addr().String())
 	require.Error(t, err)
 }

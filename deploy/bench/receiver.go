@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -40,13 +40,16 @@ type runOptions struct {
 // came has the times of a run's first and last arrival.
 type came struct{ first, last time.Time }
 
+// receiverSecret is the variable with the secret of the receiver process.
+const receiverSecret = "SIGNING_SECRET"
+
 // receiver starts the receiver, or returns it if it runs.
 func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 	if l.sink != nil {
 		return l.sink, nil
 	}
-	environ := append(l.environ(), "SIGNING_SECRET="+l.secret.Reveal())
-	p, err := l.start(ctx, kit.Command{Name: "hookladder bench receiver", Path: l.o.Self, Args: []string{"bench", "receiver"}, Env: environ})
+	environ := append(l.environ(), receiverSecret+"="+l.secret.Reveal())
+	p, err := l.start(ctx, kit.Command{Name: "the receiver", Path: l.o.Self, Args: []string{receiverArg}, Env: environ})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func (l *lab) receiver(ctx context.Context) (*receiver, error) {
 	}
 	var open opened
 	if err := json.Unmarshal([]byte(line), &open); err != nil {
-		return nil, fmt.Errorf("hookladder bench receiver does not report its address: %s", line)
+		return nil, fmt.Errorf("the receiver does not report its address: %s", line)
 	}
 	p.Guard(l.fault)
 	l.sink = &receiver{process: p, control: "http://" + open.Control, http: &http.Client{}}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"cmp"
@@ -51,7 +51,7 @@ func measureDrain(ctx context.Context, l *lab, s *sample) error {
 }
 
 func drain(ctx context.Context, l *lab, s *sample, to int) (err error) {
-	g, err := l.rig(ctx, storeOptions{})
+	g, err := l.rig(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func measureSlow(ctx context.Context, l *lab, s *sample) error {
 // The memory of the measured instance therefore includes its attempts in flight, but no
 // publishing.
 func slow(ctx context.Context, l *lab, s *sample, c slowness) (err error) {
-	g, err := l.rig(ctx, storeOptions{}, "MAX_IN_FLIGHT=0")
+	g, err := l.rig(ctx, "", "MAX_IN_FLIGHT=0")
 	if err != nil {
 		return err
 	}

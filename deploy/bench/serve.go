@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -32,7 +32,7 @@ type stats struct {
 // ready. It runs until its stop, or until the end of the lab.
 func (l *lab) serve(ctx context.Context, st *store, env ...string) (*serve, error) {
 	environ := kit.Environ(st.url, l.secret, append(append(l.environ(), "RETENTION_MAX=1000000"), env...)...)
-	p, err := l.start(ctx, kit.Command{Name: "hookladder serve", Path: l.o.Self, Args: []string{"serve"}, Env: environ})
+	p, err := l.start(ctx, kit.Command{Name: "hookladder serve", Path: l.o.Program, Args: []string{"serve"}, Env: environ})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -16,7 +16,6 @@ type rig struct {
 	lab      *lab
 	store    *store
 	serve    *serve
-	more     []*serve // other instances on the store
 	receiver *receiver
 	warmed   int // messages published before measuring
 }
@@ -25,12 +24,12 @@ type rig struct {
 // heaps and lanes are in the same state as in a process that has run for some time.
 const warmUp = 2_000
 
-func (l *lab) rig(ctx context.Context, o storeOptions, env ...string) (g *rig, err error) {
+func (l *lab) rig(ctx context.Context, appendfsync string, env ...string) (g *rig, err error) {
 	g = &rig{lab: l}
 	if g.receiver, err = l.receiver(ctx); err != nil {
 		return nil, err
 	}
-	if g.store, err = l.store(ctx, o); err != nil {
+	if g.store, err = l.store(ctx, appendfsync); err != nil {
 		return nil, err
 	}
 	g.serve, err = l.serve(ctx, g.store, env...)
@@ -40,11 +39,7 @@ func (l *lab) rig(ctx context.Context, o storeOptions, env ...string) (g *rig, e
 // stop ends the dispatcher before its store, because the dispatcher would log errors
 // without a store.
 func (g *rig) stop() error {
-	var errs []error
-	for _, sv := range append(g.more, g.serve) {
-		errs = append(errs, sv.stop())
-	}
-	return errors.Join(append(errs, g.store.stop())...)
+	return errors.Join(g.serve.stop(), g.store.stop())
 }
 
 // warm publishes some messages one by one to a number of destinations, and waits
@@ -113,12 +108,8 @@ func (g *rig) since(ctx context.Context, begin used) (u used, err error) {
 func (g *rig) count(ctx context.Context) (u used, err error) {
 	u.callers, _ = kit.CPU(0)
 	u.receiver, _ = g.receiver.cpu()
-	for _, sv := range append(g.more, g.serve) {
-		micros, err := sv.cpu(ctx)
-		if err != nil {
-			return u, err
-		}
-		u.dispatcher += micros
+	if u.dispatcher, err = g.serve.cpu(ctx); err != nil {
+		return u, err
 	}
 	if u.redis, err = g.store.cpu(ctx); err != nil {
 		return u, err
@@ -174,8 +165,8 @@ type site struct {
 	each    time.Duration // publishing time of one message in a batch; 0: not known
 }
 
-func newSite(ctx context.Context, l *lab, o storeOptions, env ...string) (*site, error) {
-	g, err := l.rig(ctx, o, env...)
+func newSite(ctx context.Context, l *lab, env ...string) (*site, error) {
+	g, err := l.rig(ctx, "", env...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,8 @@
-package e2e_test
+package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,18 +45,12 @@ func processesOf(t testing.TB, dir string, args ...string) (pids []int) {
 	return pids
 }
 
-// startBench starts one of a part that goes on for a while, and waits until its
-// second run begins and it has a child with that argument.
-func startBench(t testing.TB, part, messages, argument string) (p *kit.Process, dir string, child int) {
+// startLong starts a bench of a part that takes long, and waits until it has a child with
+// that argument.
+func startLong(t testing.TB, part, messages, argument string) (p *kit.Process, dir string, child int) {
 	t.Helper()
-	environ, dir := benchEnviron(t)
-	p, err := kit.Start(kit.Command{
-		Name: "hookladder bench", Path: mustBinary(t), Env: environ,
-		Args: []string{"bench", "--only", part, "--runs", "1000", "--messages", messages},
-	})
-	require.NoError(t, err)
-	t.Cleanup(p.Kill)
-	_, err = p.Line(t.Context(), "run 1 of")
+	p, dir = startBench(t, "-only", part, "-runs", "1000", "-messages", messages)
+	_, err := p.Line(t.Context(), "run 1 of")
 	require.NoError(t, err)
 	eventually(t, "a child", func() bool {
 		for _, pid := range processesOf(t, dir, argument) {
@@ -66,10 +61,20 @@ func startBench(t testing.TB, part, messages, argument string) (p *kit.Process, 
 	return p, dir, child
 }
 
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	require.NoError(t, kit.Until(t.Context(), what, func() error {
+		if !ok() {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
+}
+
 // Even if what it waits for never answers.
 func TestABenchThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	p, dir, receiver := startBench(t, "limit", "400", "receiver")
+	p, dir, receiver := startLong(t, "limit", "400", receiverArg)
 	require.NoError(t, syscall.Kill(receiver, syscall.SIGSTOP))
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	require.Equal(t, exitFailed, p.ExitCode())
@@ -82,16 +87,16 @@ func TestABenchThatIsInterruptedLeavesNothing(t *testing.T) {
 
 func TestABenchEndsWhenWhatItMeasuresDies(t *testing.T) {
 	t.Parallel()
-	p, dir, receiver := startBench(t, "limit", "400", "receiver")
+	p, dir, receiver := startLong(t, "limit", "400", receiverArg)
 	require.NoError(t, syscall.Kill(receiver, syscall.SIGKILL))
 	require.Equal(t, exitFailed, p.ExitCode())
-	require.Contains(t, p.Output.String(), "hookladder bench receiver ended: signal: killed")
+	require.Contains(t, p.Output.String(), "the receiver ended: signal: killed")
 	require.Empty(t, processesOf(t, dir))
 }
 
 func TestABenchThatIsKilledTakesItsProcessesWithIt(t *testing.T) {
 	t.Parallel()
-	p, dir, _ := startBench(t, "through", "64", "serve")
+	p, dir, _ := startLong(t, "through", "64", "serve")
 	eventually(t, "the bench, the receiver, a store and a dispatcher", func() bool { return len(processesOf(t, dir)) == 4 })
 	p.Kill()
 	eventually(t, "all are gone", func() bool { return len(processesOf(t, dir)) == 0 })

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func isolationPart() part {
 			if l.o.Quick {
 				timeout = isolationTimeoutQuick
 			}
-			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+timeout.String(), "SHUTDOWN_GRACE=0s", "BREAKER=off")
+			w, err := newSite(ctx, l, "ATTEMPT_TIMEOUT="+timeout.String(), "SHUTDOWN_GRACE=0s", "BREAKER=off")
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func newcomersPart() part {
 		name:  "newcomers",
 		about: "from publish to arrival at a new destination at 50/s, beside 8 quick ones that begin to hang and 100 new ones that hang",
 		measure: func(ctx context.Context, l *lab, s *sample) (err error) {
-			w, err := newSite(ctx, l, storeOptions{}, "ATTEMPT_TIMEOUT="+newcomersTimeout.String(), "SHUTDOWN_GRACE=0s", "LADDER=1h",
+			w, err := newSite(ctx, l, "ATTEMPT_TIMEOUT="+newcomersTimeout.String(), "SHUTDOWN_GRACE=0s", "LADDER=1h",
 				fmt.Sprint("MAX_IN_FLIGHT=", newcomersPermits))
 			if err != nil {
 				return err
@@ -231,8 +231,7 @@ func (w *site) pour(ctx context.Context, hung *hung, timeout time.Duration) erro
 // hung has ports that accept connections, read requests and never respond.
 type hung struct {
 	ports []net.Listener
-	all   chan struct{}              // closed when each port was called
-	speak func(i int, conn net.Conn) // sends a few bytes anyway; nil: sends nothing
+	all   chan struct{} // closed when each port was called
 	loops sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -241,11 +240,9 @@ type hung struct {
 	ended  bool
 }
 
-func hang(n int) (*hung, error) { return hangWith(n, nil) }
-
-// hangWith starts n hung ports that call speak before they hang.
-func hangWith(n int, speak func(i int, conn net.Conn)) (*hung, error) {
-	h := &hung{all: make(chan struct{}), speak: speak, conns: map[net.Conn]bool{}, called: map[int]bool{}}
+// hang starts n hung ports.
+func hang(n int) (*hung, error) {
+	h := &hung{all: make(chan struct{}), conns: map[net.Conn]bool{}, called: map[int]bool{}}
 	for i := range n {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -278,16 +275,13 @@ func (h *hung) accept(i int, ln net.Listener, n int) {
 				close(h.all)
 			}
 		}
-		h.loops.Go(func() { h.swallow(i, conn) })
+		h.loops.Go(func() { h.swallow(conn) })
 		h.mu.Unlock()
 	}
 }
 
 // swallow reads until the caller gives up.
-func (h *hung) swallow(i int, conn net.Conn) {
-	if h.speak != nil {
-		h.speak(i, conn)
-	}
+func (h *hung) swallow(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 	_ = conn.Close()
 	h.mu.Lock()

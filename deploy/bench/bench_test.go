@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"context"
@@ -11,66 +11,62 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/bench"
 )
 
 func TestOptionsSayAllThatIsWrong(t *testing.T) {
-	require.NoError(t, bench.Options{Runs: 1}.Check())
-	require.NoError(t, bench.Options{Runs: 5, Messages: 64, Only: []string{"limit", "accept"}}.Check())
-	err := bench.Options{Runs: 0, Messages: 63, Only: []string{"limit", "drian"}}.Check()
-	require.ErrorContains(t, err, "--runs 0: must be at least 1")
-	require.ErrorContains(t, err, "--messages 63: must be at least 64")
-	require.ErrorContains(t, err, "--only drian: there are limit, drain, slow")
-	require.ErrorContains(t, bench.Options{Runs: 1, Messages: -5}.Check(), "--messages -5")
-}
-
-func TestEachPartHasANameOfItsOwnAndSaysWhatItMeasures(t *testing.T) {
-	seen := map[string]bool{}
-	for _, p := range bench.Parts() {
-		require.False(t, seen[p[0]], p[0])
-		require.NotEmpty(t, p[1], p[0])
-		seen[p[0]] = true
-	}
+	require.NoError(t, options{Runs: 1}.check())
+	require.NoError(t, options{Runs: 5, Messages: 64, Only: []string{"limit", "accept"}}.check())
+	err := options{Runs: 0, Messages: 63, Only: []string{"limit", "drian"}}.check()
+	require.ErrorContains(t, err, "-runs 0: must be at least 1")
+	require.ErrorContains(t, err, "-messages 63: must be at least 64")
+	require.ErrorContains(t, err, "-only drian: there are limit, drain, slow")
+	require.ErrorContains(t, options{Runs: 1, Messages: -5}.check(), "-messages -5")
 }
 
 func TestSizesFollowTheMode(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		o          bench.Options
+		o          options
 		size, load int
 	}{
-		{"a full bench", bench.Options{}, 1000, 1000},
-		{"a quick one", bench.Options{Quick: true}, 100, 100},
-		{"fewer messages make all smaller", bench.Options{Messages: 64}, 64, 64},
-		{"more messages make only throughput larger", bench.Options{Quick: true, Messages: 5000}, 100, 5000},
+		{"a full bench", options{}, 1000, 1000},
+		{"a quick one", options{Quick: true}, 100, 100},
+		{"fewer messages make all smaller", options{Messages: 64}, 64, 64},
+		{"more messages make only throughput larger", options{Quick: true, Messages: 5000}, 100, 5000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			size, load := bench.Size(c.o, 1000, 100)
-			require.Equal(t, []int{c.size, c.load}, []int{size, load})
+			l := &lab{o: c.o}
+			require.Equal(t, []int{c.size, c.load}, []int{l.size(1000, 100), l.load(1000, 100)})
 		})
 	}
 }
 
 func TestPublishingIsReckonedToTakeAsLongAsItEverDidAndHalfAsMuch(t *testing.T) {
 	const n = 50_000
-	require.Equal(t, 4*time.Second, bench.Reckon(n), "nothing is known yet")
-	require.Equal(t, 1750*time.Millisecond, bench.Reckon(n, time.Second))
-	require.Equal(t, 3250*time.Millisecond, bench.Reckon(n, time.Second, 2*time.Second, time.Second))
+	reckoned := func(before ...time.Duration) time.Duration {
+		var p pacing
+		for _, took := range before {
+			p.learn(n, took)
+		}
+		return p.take(n)
+	}
+	require.Equal(t, 4*time.Second, reckoned(), "nothing is known yet")
+	require.Equal(t, 1750*time.Millisecond, reckoned(time.Second))
+	require.Equal(t, 3250*time.Millisecond, reckoned(time.Second, 2*time.Second, time.Second))
 }
 
 func TestBodiesAreOfOneSizeAndKnownAgain(t *testing.T) {
-	for _, body := range []string{bench.Payload, bench.UniqueBody(0), bench.UniqueBody(1), bench.UniqueBody(1_234_567)} {
+	for _, body := range []string{payload, uniqueBody(0), uniqueBody(1), uniqueBody(1_234_567)} {
 		require.Len(t, body, 1024)
 		require.True(t, json.Valid([]byte(body)), body)
-		require.True(t, bench.Genuine([]byte(body)))
+		require.True(t, genuine([]byte(body)))
 		for _, changed := range []string{body[:1023], body + " ", strings.Replace(body, `"pad"`, `"pat"`, 1), body[:1000] + "#" + body[1001:]} {
-			require.False(t, bench.Genuine([]byte(changed)), changed)
+			require.False(t, genuine([]byte(changed)), changed)
 		}
 	}
-	require.NotEqual(t, bench.UniqueBody(1)[20:], bench.UniqueBody(2)[20:])
-	require.False(t, bench.Genuine(nil))
-	require.False(t, bench.Genuine([]byte(`{"number":"x"}`)))
+	require.NotEqual(t, uniqueBody(1)[20:], uniqueBody(2)[20:])
+	require.False(t, genuine(nil))
+	require.False(t, genuine([]byte(`{"number":"x"}`)))
 }
 
 func TestAMessageIsJSONWithOrWithoutAnID(t *testing.T) {
@@ -79,9 +75,9 @@ func TestAMessageIsJSONWithOrWithoutAnID(t *testing.T) {
 			ID, Topic, URL, Delay string
 			Body                  json.RawMessage
 		}
-		require.NoError(t, json.Unmarshal([]byte(bench.Message(id, "http://h/run1", `,"delay":"1s"`)), &m))
+		require.NoError(t, json.Unmarshal([]byte(message(id, "http://h/run1", `,"delay":"1s"`)), &m))
 		require.Equal(t, []string{id, "order.paid", "http://h/run1", "1s"}, []string{m.ID, m.Topic, m.URL, m.Delay})
-		require.Equal(t, bench.Payload, string(m.Body))
+		require.Equal(t, payload, string(m.Body))
 	}
 }
 
@@ -93,11 +89,11 @@ func TestABatchOfWhichOneIsRefusedFails(t *testing.T) {
 	}))
 	defer server.Close()
 	answer = `{"results":[{"status":202,"id":"a"},{"status":202,"id":"b"}]}`
-	require.NoError(t, bench.PublishBatch(server.URL, "{}", "{}"))
+	require.NoError(t, newCallers().publishBatch(server.URL, []string{"{}", "{}"}))
 	answer = `{"results":[{"status":202,"id":"a"},{"status":409}]}`
-	require.ErrorContains(t, bench.PublishBatch(server.URL, "{}", "{}"), "1 of 2 were taken")
+	require.ErrorContains(t, newCallers().publishBatch(server.URL, []string{"{}", "{}"}), "1 of 2 were taken")
 	answer, status = `{"title":"store is full"}`, http.StatusServiceUnavailable
-	require.ErrorContains(t, bench.PublishBatch(server.URL, "{}", "{}"), "store is full")
+	require.ErrorContains(t, newCallers().publishBatch(server.URL, []string{"{}", "{}"}), "store is full")
 }
 
 func TestWhatCameIsJudged(t *testing.T) {
@@ -114,7 +110,7 @@ func TestWhatCameIsJudged(t *testing.T) {
 		{"one is not as it should be", 10, 10, 1, "1 messages of run1 came unsigned or changed: why"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := bench.Received(c.distinct, c.all, c.bad, 10)
+			err := received{Distinct: c.distinct, All: c.all, Bad: c.bad, Why: "why"}.fault("run1", 10)
 			if c.fault == "" {
 				require.NoError(t, err)
 				return
@@ -133,16 +129,16 @@ func TestSteadyIsTheSlopeOfTheMiddle(t *testing.T) {
 		return times
 	}
 	even := at(1000, func(i int) time.Duration { return time.Duration(i) * time.Millisecond })
-	require.InDelta(t, 1000, bench.Steady(even), 0.001)
+	require.InDelta(t, 1000, steady(even), 0.001)
 	ramp := at(1000, func(i int) time.Duration {
 		if i < 100 || i >= 900 {
 			return time.Duration(i) * time.Second // slow at both ends
 		}
 		return 200*time.Second + time.Duration(i)*time.Millisecond
 	})
-	require.InDelta(t, 1000, bench.Steady(ramp), 0.001)
+	require.InDelta(t, 1000, steady(ramp), 0.001)
 	waves := at(20_000, func(i int) time.Duration { return time.Duration(i/1024) * 200 * time.Millisecond })
-	require.InDelta(t, 5120, bench.Steady(waves), 5120*0.01, "waves of 1,024 each 200 ms")
+	require.InDelta(t, 5120, steady(waves), 5120*0.01, "waves of 1,024 each 200 ms")
 }
 
 func TestCallsAreWhatClientsSent(t *testing.T) {
@@ -151,32 +147,32 @@ func TestCallsAreWhatClientsSent(t *testing.T) {
 		"cmdstat_hset:calls=900,usec=1,usec_per_call=1.00\r\n" +
 		"cmdstat_script|load:calls=2,usec=1,usec_per_call=1.00\r\n" +
 		"cmdstat_ping:calls=1,usec=1\r\ncmdstat_info:calls=44,usec=1\r\n"
-	require.Equal(t, 15.0, bench.CallsIn(stats))
-	require.Zero(t, bench.CallsIn(""))
+	require.Equal(t, 15.0, callsIn(stats))
+	require.Zero(t, callsIn(""))
 }
 
 func TestWhatTheServerTellsOfItself(t *testing.T) {
-	require.Equal(t, "Redis 7.0.15", bench.VersionIn("redis_version:7.0.15\r\nos:Linux\r\n"))
-	require.Equal(t, "Valkey 9.0.1", bench.VersionIn("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n"))
-	v, err := bench.FieldIn("used_memory:1234\r\nused_memory_human:1K\r\n", "used_memory")
+	require.Equal(t, "Redis 7.0.15", serverIn("redis_version:7.0.15\r\nos:Linux\r\n"))
+	require.Equal(t, "Valkey 9.0.1", serverIn("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n"))
+	v, err := field("used_memory:1234\r\nused_memory_human:1K\r\n", "used_memory")
 	require.NoError(t, err)
 	require.Equal(t, 1234.0, v)
-	_, err = bench.FieldIn("a:1\r\n", "b")
+	_, err = field("a:1\r\n", "b")
 	require.ErrorContains(t, err, "does not report its b")
-	_, err = bench.FieldIn("a:x\r\n", "a")
+	_, err = field("a:x\r\n", "a")
 	require.Error(t, err)
 }
 
 func TestABenchThatCannotStartItsStoreSaysHowToGetOne(t *testing.T) {
-	_, err := bench.Run(t.Context(), bench.Options{Runs: 1, RedisServer: "no-such-server", Err: &strings.Builder{}})
+	_, err := bench(t.Context(), options{Runs: 1, RedisServer: "no-such-server"})
 	require.ErrorContains(t, err, "there is no no-such-server")
 	require.ErrorContains(t, err, "apt-get install redis-server")
-	require.ErrorContains(t, err, "--redis-server")
+	require.ErrorContains(t, err, "-redis-server")
 }
 
 func TestABenchThatIsGivenUpSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := bench.Run(ctx, bench.Options{Runs: 1, RedisServer: "redis-server", Err: &strings.Builder{}})
-	require.ErrorIs(t, err, bench.Interrupted)
+	_, err := bench(ctx, options{Runs: 1, RedisServer: "redis-server"})
+	require.ErrorIs(t, err, errInterrupted)
 }

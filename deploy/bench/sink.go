@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -64,9 +64,9 @@ func (r received) fault(run string, n int) error {
 	return nil
 }
 
-// Receive runs the receiver process. It writes its addresses to out, and runs until
+// receive runs the receiver process. It writes its addresses to out, and runs until
 // ctx or in ends. in ends when the parent process exits.
-func Receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out io.Writer) error {
+func receive(ctx context.Context, verifier *signer.Verifier, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sink{runs: map[string]*run{}}

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -28,49 +28,35 @@ const (
 	waitingFrom, waitingOver = 30 * 24 * time.Hour, 24 * time.Hour
 )
 
-// levels has the stores with waiting messages, by their number. Because filling a
-// store takes long, each store is filled once for all parts and runs that need it.
-type levels struct{ byNumber map[int]*level }
-
 // level is a store with waiting messages.
 type level struct {
 	*site
 	memory float64 // bytes for each of them
 }
 
-// numbers returns the number of waiting messages in each store.
-func (v *levels) numbers(l *lab) (list []int) {
+// waitingNumbers returns the number of waiting messages in each store.
+func waitingNumbers(l *lab) (list []int) {
 	for i := range waitingFull {
 		list = append(list, l.size(waitingFull[i], waitingQuick[i]))
 	}
 	return slices.Compact(list)
 }
 
-// most returns the store with the most waiting messages.
-func (v *levels) most(ctx context.Context, l *lab) (*level, error) {
-	return v.filled(ctx, l, slices.Max(v.numbers(l)))
-}
-
-func (v *levels) filled(ctx context.Context, l *lab, n int) (*level, error) {
-	if known, ok := v.byNumber[n]; ok {
-		return known, nil
-	}
-	w, err := newSite(ctx, l, storeOptions{})
+// newLevel fills a store with n waiting messages. Because that takes long, all runs use
+// the same one.
+func newLevel(ctx context.Context, l *lab, n int) (*level, error) {
+	w, err := newSite(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	fresh := &level{site: w}
-	if err := fresh.warm(ctx, many); err != nil {
+	v := &level{site: w}
+	if err := v.warm(ctx, many); err != nil {
 		return nil, err
 	}
-	if err := fresh.wait(ctx, n); err != nil {
+	if err := v.wait(ctx, n); err != nil {
 		return nil, fmt.Errorf("fill a store with %s messages: %w", humanize.Comma(int64(n)), err)
 	}
-	if v.byNumber == nil {
-		v.byNumber = map[int]*level{}
-	}
-	v.byNumber[n] = fresh
-	return fresh, nil
+	return v, nil
 }
 
 // wait publishes the waiting messages. All bodies differ, the API makes the ids, and
@@ -95,37 +81,38 @@ func (v *level) wait(ctx context.Context, n int) error {
 
 // waitingPart measures the memory of a waiting message, and how waiting messages
 // affect the cost of delivered messages.
-func waitingPart(all *levels) part {
+func waitingPart() part {
+	var levels []*level
 	return part{
 		name:  "waiting",
 		about: "memory of waiting messages, and what the scripts cost while 1k, 100k and 1M wait",
 		prepare: func(ctx context.Context, l *lab) error {
-			for _, n := range all.numbers(l) {
-				if _, err := all.filled(ctx, l, n); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		measure: func(ctx context.Context, l *lab, s *sample) error {
-			numbers := all.numbers(l)
-			costs := make([]map[string]float64, len(numbers))
-			for i, n := range numbers {
-				v, err := all.filled(ctx, l, n)
+			for _, n := range waitingNumbers(l) {
+				v, err := newLevel(ctx, l, n)
 				if err != nil {
 					return err
 				}
-				err = v.again(func() (err error) {
-					costs[i], err = v.costs(ctx)
+				levels = append(levels, v)
+			}
+			return nil
+		},
+		measure: func(ctx context.Context, _ *lab, s *sample) error {
+			var numbers []int
+			var costs []map[string]float64
+			for i, v := range levels {
+				var cost map[string]float64
+				err := v.again(func() (err error) {
+					cost, err = v.costs(ctx)
 					return err
 				})
 				if err != nil {
 					return err
 				}
-				if s.run == 0 && i == len(numbers)-1 { // once, because no run changes it
+				numbers, costs = append(numbers, v.waiting), append(costs, cost)
+				if s.run == 0 && i == len(levels)-1 { // once, because no run changes it
 					s.add("waiting: memory of each", "B", v.memory)
 				} else if s.run == 0 && i > 0 { // the first store has too few messages for a useful figure
-					s.add("waiting: memory of each of "+humanize.Comma(int64(n)), "B", v.memory)
+					s.add("waiting: memory of each of "+humanize.Comma(int64(v.waiting)), "B", v.memory)
 				}
 			}
 			addCosts(s, numbers, costs)
@@ -182,7 +169,7 @@ const (
 type slowLog struct{ of *redis.Client }
 
 func logCommands(ctx context.Context, st *store) (*slowLog, error) {
-	s := &slowLog{of: st.nodes[0].Client}
+	s := &slowLog{of: st.node.Client}
 	return s, errors.Join(
 		s.ask(ctx, "config", "set", "slowlog-max-len", slowLogMost),
 		s.ask(ctx, "slowlog", "reset"),
@@ -203,7 +190,7 @@ func (s *slowLog) costs(ctx context.Context, n int) (map[string]float64, error) 
 	costs := costsIn(entries, app.Scripts(), n)
 	for _, script := range scriptsOfFlow {
 		if costs[script] == 0 {
-			return nil, fmt.Errorf("the log of redis-server's commands has no %s", script)
+			return nil, fmt.Errorf("the log of redis-server's commands has no %s: the scripts of -binary must be those of this source", script)
 		}
 	}
 	return costs, s.ask(ctx, "slowlog", "reset") // the log uses memory

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"runtime"
@@ -30,7 +29,7 @@ type Report struct {
 	Disturbed  int       `json:"disturbed_runs"` // of them: other programs disturbed them
 	Dropped    int       `json:"dropped_runs"`   // more disturbed ones, which are not in the figures
 	Quick      bool      `json:"quick"`
-	Messages   int       `json:"messages,omitzero"` // --messages
+	Messages   int       `json:"messages,omitzero"` // -messages
 	Figures    []Figure  `json:"figures"`
 }
 
@@ -46,17 +45,15 @@ type Machine struct {
 
 // Figure is one figure over all runs.
 type Figure struct {
-	Name    string    `json:"name"` // "<measurement>: <what>"
-	Unit    string    `json:"unit,omitzero"`
-	Median  float64   `json:"median"`
-	Min     float64   `json:"min"`
-	Max     float64   `json:"max"`
-	Values  []float64 `json:"values"` // one of each run that has it
-	Target  *Target   `json:"target,omitzero"`
-	Verdict string    `json:"verdict,omitzero"` // met or missed, if the figure has a target
+	Name   string    `json:"name"` // "<measurement>: <what>"
+	Unit   string    `json:"unit,omitzero"`
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+	Values []float64 `json:"values"` // one of each run that has it
 }
 
-func newReport(o Options, date time.Time) *Report {
+func newReport(o options, date time.Time) *Report {
 	return &Report{
 		Hookladder: o.Version, Date: date.UTC(), Runs: o.Runs, Quick: o.Quick, Messages: o.Messages,
 		Machine: Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version()},
@@ -79,34 +76,17 @@ func cpuModel() string {
 // facts adds the facts about the store to the report. It runs first, so that a store
 // that cannot start is reported early.
 func (l *lab) facts(ctx context.Context, r *Report) (err error) {
-	st, err := l.store(ctx, storeOptions{})
+	st, err := l.store(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer stopping(&err, st.stop)
-	text, err := st.info(ctx, 0, "server")
+	text, err := st.info(ctx, "server")
 	if err != nil {
 		return err
 	}
-	r.Machine.Redis = versionIn(text)
+	r.Machine.Redis = serverIn(text)
 	return nil
-}
-
-// PlanParts are the parts that Costs needs.
-var PlanParts = []string{"through", "scale"}
-
-// Costs returns the costs of a delivery that a plan needs.
-func (r *Report) Costs() (c Costs, err error) {
-	for name, to := range map[string]*float64{
-		"through to 100: dispatcher CPU": &c.Serve, "through to 100: Redis CPU": &c.Redis, scaleRatio: &c.Cluster,
-	} {
-		i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == name })
-		if i < 0 {
-			return c, fmt.Errorf("a plan needs %q: measure the parts %s", name, strings.Join(PlanParts, " and "))
-		}
-		*to = r.Figures[i].Median
-	}
-	return c, nil
 }
 
 // noise is the disturbance of a run by other programs.
@@ -149,7 +129,7 @@ func spread(rates []float64) float64 {
 
 // needsRun reports whether a bench needs one more run. A disturbed run is repeated, but
 // all runs together are at most twice as many. A quick bench repeats none.
-func (o Options) needsRun(all []*sample) bool {
+func (o options) needsRun(all []*sample) bool {
 	quiet := 0
 	for _, s := range all {
 		if !s.noise.disturbed() {
@@ -202,25 +182,14 @@ func (f *Figure) take(value float64) {
 	n := len(sorted)
 	f.Min, f.Max = sorted[0], sorted[n-1]
 	f.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
-	if t, ok := targets[f.Name]; ok {
-		f.Target, f.Verdict = &t, t.verdict(*f)
-	}
 }
 
-// complete returns an error if a run has a figure twice. After a bench of all parts
-// it also checks that each target has its figure.
-func (r *Report) complete(all bool) error {
+// complete returns an error if a run has a figure twice.
+func (r *Report) complete() error {
 	var errs []error
-	have := map[string]bool{}
 	for _, f := range r.Figures {
-		have[f.Name] = true
 		if len(f.Values) > r.Runs {
 			errs = append(errs, fmt.Errorf("%d runs have %d values of %q", r.Runs, len(f.Values), f.Name))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		if all && !have[name] {
-			errs = append(errs, fmt.Errorf("no figure is called %q, which has a target", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -238,7 +207,7 @@ func (r *Report) JSON(w io.Writer) error {
 
 // Table writes the report for people.
 func (r *Report) Table(w io.Writer) error {
-	lines := [][]string{{"", "median", "min", "max", "target", "verdict"}}
+	lines := [][]string{{"", "median", "min", "max"}}
 	group := ""
 	for _, f := range r.Figures {
 		of, what, _ := strings.Cut(f.Name, ": ")
@@ -249,11 +218,7 @@ func (r *Report) Table(w io.Writer) error {
 		if f.Unit != "" {
 			what += ", " + f.Unit
 		}
-		target, verdict := "", "—"
-		if f.Target != nil {
-			target, verdict = f.Target.String(), f.Verdict
-		}
-		lines = append(lines, []string{"  " + what, number(f.Median), number(f.Min), number(f.Max), target, verdict})
+		lines = append(lines, []string{"  " + what, number(f.Median), number(f.Min), number(f.Max)})
 	}
 	if _, err := io.WriteString(w, r.head()+"\n"+aligned(lines)); err != nil {
 		return fmt.Errorf("write the table: %w", err)

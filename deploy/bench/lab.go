@@ -1,10 +1,9 @@
-package bench
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -16,15 +15,14 @@ import (
 
 // lab starts and ends the processes of the parts.
 type lab struct {
-	o        Options
-	dir      string // for files; removed at the end
-	secret   signer.Secret
-	sign     *signer.Signer
-	callers  *callers // to dispatchers
-	bare     *callers // to the receiver
-	limits   limits
-	fault    func(error) // ends everything, with a reason
-	progress io.Writer   // the log of progress
+	o       options
+	dir     string // for files; removed at the end
+	secret  signer.Secret
+	sign    *signer.Signer
+	callers *callers // to dispatchers
+	bare    *callers // to the receiver
+	limits  limits
+	fault   func(error) // ends everything, with a reason
 
 	sink *receiver // shared by all parts; nil until a part needs it
 	runs int       // number of run names so far
@@ -36,7 +34,7 @@ type lab struct {
 	children []*kit.Process // all that were started; some have exited
 }
 
-func newLab(o Options, fault func(error)) (*lab, error) {
+func newLab(o options, fault func(error)) (*lab, error) {
 	secret := signer.NewSecret()
 	sign, err := signer.NewSigner(secret)
 	if err != nil {
@@ -46,9 +44,9 @@ func newLab(o Options, fault func(error)) (*lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for files: %w", err)
 	}
-	l := &lab{o: o, dir: dir, secret: secret, sign: sign, callers: newCallers(), bare: newCallers(), fault: fault, progress: o.Err}
+	l := &lab{o: o, dir: dir, secret: secret, sign: sign, callers: newCallers(), bare: newCallers(), fault: fault}
 	if kit.InMemory(dir) {
-		fmt.Fprintf(l.progress, "note: %s lies in memory, so nothing here waits for a disk; set TMPDIR to a folder on one\n", dir)
+		fmt.Fprintf(os.Stderr, "note: %s lies in memory, so nothing here waits for a disk; set TMPDIR to a folder on one\n", dir)
 	}
 	return l, nil
 }
@@ -127,7 +125,7 @@ func (u cpuUse) others(since cpuUse) float64 {
 	return max((u.used-since.used)-(u.ours-since.ours), 0) / (u.all - since.all)
 }
 
-// size returns full, or quick for a quick bench, but never more than --messages.
+// size returns full, or quick for a quick bench, but never more than -messages.
 func (l *lab) size(full, quick int) int {
 	n := full
 	if l.o.Quick {
@@ -139,7 +137,7 @@ func (l *lab) size(full, quick int) int {
 	return n
 }
 
-// load returns the size of a measurement of throughput: --messages if it is given,
+// load returns the size of a measurement of throughput: -messages if it is given,
 // and otherwise size.
 func (l *lab) load(full, quick int) int {
 	if l.o.Messages > 0 {
@@ -159,7 +157,7 @@ func (l *lab) newRun(what string) string {
 // the configuration of the bench, and no secret.
 func (l *lab) environ() (kept []string) {
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SystemRoot", "GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GORACE", "GOCOVERDIR"} {
-		if value := l.o.Environ[name]; value != "" {
+		if value := os.Getenv(name); value != "" {
 			kept = append(kept, name+"="+value)
 		}
 	}

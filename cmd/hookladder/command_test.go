@@ -136,7 +136,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		"serve", "dev", "send", "trigger", "get", "why", "cancel", "retry", "deliveries", "dead", "jobs", "endpoints", "lanes", "pause", "resume", "tail", "tick", "audit", "link", "secret",
+		"serve", "dev", "send", "get", "why", "cancel", "retry", "deliveries", "dead", "jobs", "endpoints", "lanes", "pause", "resume", "tail", "tick", "audit", "link", "secret",
 		"verify", "check", "listen", "consume", "config", "ping", "completion", "version", "repartition", "restore", "forget", "doctor", "outbox", "export",
 	}, names)
 	require.Contains(t, command(t, nil, "").out, "hookladder dev")

@@ -82,9 +82,9 @@ func TestOnlyWhereAFileIsMeantFilesAreOffered(t *testing.T) {
 	}
 	walk(newRoot(world{}))
 	for _, name := range files {
-		require.Regexp(t, `^(key-file|secret-file|body-file|file|save)$`, name)
+		require.Regexp(t, `^(key-file|secret-file|body-file|file|save|samples)$`, name)
 	}
-	for _, name := range []string{"key-file", "secret-file", "body-file", "save"} {
+	for _, name := range []string{"key-file", "secret-file", "body-file", "save", "samples"} {
 		require.Contains(t, files, name)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,47 +20,23 @@ func mustSamples(t testing.TB, text string) samples {
 	return s
 }
 
-func TestTheFileToBeginWithHasSamples(t *testing.T) {
-	file := filepath.Join(t.TempDir(), samplesFile)
-	_, err := readSamples(file)
-	require.ErrorIs(t, err, errNoSamples)
-	require.NoError(t, writeSamples(file))
-	require.ErrorIs(t, writeSamples(file), os.ErrExist, "what a person wrote is not lost")
-	s, err := readSamples(file)
-	require.NoError(t, err)
-	require.Equal(t, []string{"payment.paid", "payment.failed"}, s.list())
-	for _, name := range s.list() {
-		m, err := s.message(name, nil)
-		require.NoError(t, err)
-		require.Equal(t, name, m.Topic)
-		var body struct {
-			ID, Type  string
-			Timestamp time.Time
-		}
-		require.NoError(t, json.Unmarshal(m.Body, &body))
-		require.Equal(t, name, body.Type)
-		require.Equal(t, m.ID, body.ID)
-		require.WithinDuration(t, time.Now(), body.Timestamp, time.Hour)
-	}
-}
-
 func TestASampleMayHaveEveryFieldOfAMessage(t *testing.T) {
 	s := mustSamples(t, `{"big payment": {"topic": "payment.paid", "tenant": "m7", "raw_body": "<a id='{{id}}'/>", "content_type": "text/xml", "delay": "1d", "ladder": "1s,5s"}}`)
-	m, err := s.message("big payment", nil)
+	m, err := s.message("big payment", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, "payment.paid", m.Topic)
 	require.Equal(t, "m7", m.Tenant)
 	require.Equal(t, "<a id='"+m.ID+"'/>", *m.RawBody)
 	require.Equal(t, 24*time.Hour, time.Duration(m.Delay))
 	require.Equal(t, 2, m.Ladder.Len())
-	other, err := s.message("big payment", nil)
+	other, err := s.message("big payment", "", nil)
 	require.NoError(t, err)
 	require.NotEqual(t, m.ID, other.ID)
 }
 
 func TestABodyWithoutChangesIsSentAsItIsWritten(t *testing.T) {
 	s := mustSamples(t, `{"a": {"body": {"n":  1.50, "big": 12345678901234567890 }}}`)
-	m, err := s.message("a", nil)
+	m, err := s.message("a", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, `{"n":  1.50, "big": 12345678901234567890 }`, string(m.Body))
 }
@@ -77,11 +52,11 @@ func TestFieldsOfTheBodyAreChanged(t *testing.T) {
 		{"new=a=b", `{"z":1.50,"customer":{"name": "Ann", "tags": ["x", {"y": 2}]},"a":null,"new":"a=b"}`},
 		{"customer=1;a=2", `{"z":1.50,"customer":1,"a":2}`},
 	} {
-		m, err := s.message("a", strings.Split(c.sets, ";"))
+		m, err := s.message("a", "", strings.Split(c.sets, ";"))
 		require.NoError(t, err)
 		require.Equal(t, c.want, string(m.Body), c.sets)
 	}
-	m, err := s.message("a", []string{"z={{id}}"})
+	m, err := s.message("a", "", []string{"z={{id}}"})
 	require.NoError(t, err)
 	require.Contains(t, string(m.Body), `"z":"`+m.ID+`"`)
 }
@@ -104,11 +79,11 @@ func TestAMistakeIsTold(t *testing.T) {
 		if c.set != "" {
 			sets = []string{c.set}
 		}
-		_, err := s.message(c.name, sets)
+		_, err := s.message(c.name, "", sets)
 		require.ErrorContains(t, err, c.want, c.name+" "+c.set)
 	}
 	many := mustSamples(t, manySamples(25))
-	_, err := many.message("b", nil)
+	_, err := many.message("b", "", nil)
 	require.ErrorContains(t, err, "s18, s19 and 5 more")
 	for text, want := range map[string]string{
 		"":                            "must be a JSON object",

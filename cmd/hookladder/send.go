@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,27 +36,27 @@ type sendFlags struct {
 	timeout, success           string
 	headers                    []string
 	requireMatch               bool
+	sample                     sampleFlags
 }
+
+// sampleFlags select a message of a file of samples, and change it.
+type sampleFlags struct {
+	name, file string
+	sets       []string
+	count      int
+}
+
+// mostSamples limits the messages of one call, because a typing mistake must not start a load
+// test.
+const mostSamples = 1000
 
 func newSend(s world) *cobra.Command {
 	var f sendFlags
-	cmd := apiCall[wire.Published]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Published, error) {
-			f.hasBody = cmd.Flags().Changed("body")
-			m, err := f.message(cmd.InOrStdin())
-			if err != nil {
-				return wire.Published{}, err
-			}
-			p, err := c.Publish(cmd.Context(), m)
-			if p.ID != "" && unsure(err) {
-				err = fmt.Errorf("%w\nif it was accepted, a repeat with --id %s is a duplicate", err, p.ID)
-			}
-			return p, err
-		},
-		text: printPublished,
-	}.on(&cobra.Command{
+	var to clientFlags
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "send",
-		Short: "Publish one message",
+		Short: "Publish one message, or samples of a file",
 		Long: `Publishes one message, and prints its id and its deliveries. It goes to the --url, the
 --endpoint or the --queue, or without these to every endpoint of the tenant whose topics
 match. The body comes from --body, --body-file or standard input, and is sent byte for
@@ -64,18 +65,86 @@ body that begins like JSON but is not JSON needs --raw or --content-type.
 
 Pass your own --id if you may repeat the call: a repeat with the same id and content is
 a duplicate, and is delivered once. If there is no response, the error has the id for
-the repeat.`,
+the repeat.
+
+With --sample it publishes a message of a file, to try a receiver with the messages of
+your own program. The file is hookladder.samples.json in the working folder. Keep it with
+your code. It is a JSON object of messages by name:
+
+  {"payment.paid": {"subject": "order_17", "body": {"id": "{{id}}", "at": "{{now}}", "amount": 1999}}}
+
+A message has the fields of the API, but no id: each published message gets a new one.
+The default of its topic is the sample's name. In every text {{id}} is replaced with the
+message's id, and {{now}} with the time. --set changes the body: the path has names, or
+numbers of a list, with dots between. The value is JSON, or text if it is not valid JSON.
+The other flags replace fields of the sample.`,
 		Example: `  hookladder send --url https://shop.example/hooks --topic payment.paid --body '{"amount":100}'
   hookladder send --tenant shop_42 --topic payment.paid --body '{"amount":100}'
   hookladder send --queue order_cancel --topic order.unpaid --delay 30m --body '{"order":17}'
   hookladder send --endpoint shop-42 --topic payment.paid --ordering-key order_17 --body '{"amount":100}'
   echo '{"amount":100}' | hookladder send --url http://127.0.0.1:9000/ --topic payment.paid --id order_17 --delay 10s
   hookladder send --url https://shop.example/hooks --topic bill.due --body-file bill.xml --content-type application/xml \
-    --deliver-at 2027-01-31T09:00:00+01:00 --success '{"status":["*"],"body":"success"}'`,
-		Args: noArgs,
-	}, s)
+    --deliver-at 2027-01-31T09:00:00+01:00 --success '{"status":["*"],"body":"success"}'
+  hookladder send --sample payment.paid --url http://127.0.0.1:3000/hooks --set data.amount=250 --count 3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(noArgs(cmd, args), f.check(cmd))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			f.hasBody = cmd.Flags().Changed("body")
+			for n := range f.sample.count {
+				err := f.publish(cmd, c, asJSON)
+				if err != nil && f.sample.count > 1 {
+					err = fmt.Errorf("message %d of %d: %w", n+1, f.sample.count, err)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	to.add(cmd, s)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
 	f.add(cmd)
 	return cmd
+}
+
+// check checks the flags for samples.
+func (f *sendFlags) check(cmd *cobra.Command) error {
+	flags := cmd.Flags()
+	switch {
+	case f.sample.name == "" && (flags.Changed("samples") || flags.Changed("set") || flags.Changed("count")):
+		return usagef("--samples, --set and --count need --sample")
+	case f.sample.count < 1 || f.sample.count > mostSamples:
+		return usagef("--count must be 1 to %d", mostSamples)
+	case f.sample.count > 1 && f.id != "":
+		return usagef("--count publishes several messages, and --id is the id of one")
+	case f.sample.name != "" && (flags.Changed("body") || f.bodyFile != ""):
+		return usagef("--sample has a body: change it with --set, or leave --sample out")
+	}
+	return nil
+}
+
+// publish publishes one message, and prints the answer.
+func (f *sendFlags) publish(cmd *cobra.Command, c *client.Client, asJSON bool) error {
+	m, err := f.message(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	p, err := c.Publish(cmd.Context(), m)
+	switch {
+	case p.ID != "" && unsure(err) && f.sample.name != "":
+		return fmt.Errorf("%w\nhookladder get %s shows whether it was accepted", err, p.ID)
+	case p.ID != "" && unsure(err):
+		return fmt.Errorf("%w\nif it was accepted, a repeat with --id %s is a duplicate", err, p.ID)
+	case err != nil:
+		return err
+	}
+	return apiCall[wire.Published]{text: printPublished}.show(cmd.OutOrStdout(), p, asJSON)
 }
 
 // unsure reports whether a message may have been accepted although the call failed.
@@ -108,17 +177,44 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.success, "success", "", "the responses that count as success: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an additional header, \"name: value\"; may be repeated")
 	flags.BoolVar(&f.requireMatch, "require-match", false, "fail if no endpoint matches; without it such a message is not kept, and that is no error")
+	flags.StringVar(&f.sample.name, "sample", "", "publish this message of the file of samples")
+	flags.StringVar(&f.sample.file, "samples", samplesFile, "the file of samples")
+	flags.StringArrayVar(&f.sample.sets, "set", nil, "with --sample: change a field of the body, path=value; may be repeated")
+	flags.IntVarP(&f.sample.count, "count", "n", 1, fmt.Sprintf("with --sample: how many messages to publish, each with its own id, up to %d", mostSamples))
+	register(cmd, "samples", oneOfFiles)
+	register(cmd, "sample", func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		known, err := readSamples(f.sample.file)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return oneOf(known.names...)(nil, nil, word)
+	})
 }
 
 // message returns the message of the flags. The API checks it.
-func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
-	if f.topic == "" {
+func (f *sendFlags) message(in io.Reader) (m *wire.Message, err error) {
+	switch {
+	case f.sample.name != "":
+		known, err := readSamples(f.sample.file)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if m, err = known.message(f.sample.name, f.id, f.sample.sets); err != nil {
+			return nil, usageError{err}
+		}
+	case f.topic == "":
 		return nil, usagef("send needs --topic; see hookladder send --help")
+	default:
+		if m, err = f.withBody(in); err != nil {
+			return nil, err
+		}
 	}
-	m := &wire.Message{
-		ID: f.id, Topic: f.topic, Tenant: f.tenant, Subject: f.subject, URL: f.url, Endpoint: f.endpoint, Queue: f.queue, OrderingKey: f.orderingKey,
-		ContentType: f.contentType, MaxAttempts: f.maxAttempts, RequireMatch: f.requireMatch,
-	}
+	return m, f.describe(m)
+}
+
+// withBody returns a message with the id and the body of the flags.
+func (f *sendFlags) withBody(in io.Reader) (*wire.Message, error) {
+	m := &wire.Message{ID: f.id}
 	body, err := f.read(in)
 	if err != nil {
 		return nil, err
@@ -135,7 +231,7 @@ func (f *sendFlags) message(in io.Reader) (*wire.Message, error) {
 	default:
 		m.RawBodyBase64 = body
 	}
-	return m, f.describe(m)
+	return m, nil
 }
 
 // looksLikeJSON reports whether a person probably meant the body as JSON.
@@ -184,8 +280,18 @@ func (f *sendFlags) read(in io.Reader) ([]byte, error) {
 	return body, nil
 }
 
-// describe sets the fields of a message except its body.
+// describe sets the fields of a message except its id and body. A flag that is not set leaves the
+// field of a sample.
 func (f *sendFlags) describe(m *wire.Message) error {
+	if f.url != "" || f.endpoint != "" || f.queue != "" {
+		m.URL, m.Endpoint, m.Queue = f.url, f.endpoint, f.queue
+	}
+	if f.delay != "" || f.deliverAt != "" {
+		m.Delay, m.DeliverAt = 0, wire.Time{}
+	}
+	m.Topic, m.Tenant, m.Subject = cmp.Or(f.topic, m.Topic), cmp.Or(f.tenant, m.Tenant), cmp.Or(f.subject, m.Subject)
+	m.OrderingKey, m.ContentType = cmp.Or(f.orderingKey, m.OrderingKey), cmp.Or(f.contentType, m.ContentType)
+	m.MaxAttempts, m.RequireMatch = cmp.Or(f.maxAttempts, m.MaxAttempts), f.requireMatch || m.RequireMatch
 	for _, d := range []struct {
 		flag, text string
 		to         *wire.Duration

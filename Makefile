@@ -97,7 +97,7 @@ redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
 
 needs: ## the same, PostgreSQL, PgBouncer, curl and jq for the documents' examples, a browser for the console, Node and Python for the examples, and shells, nginx and Caddy where they can be had
-	@.ci/needs redis-server postgres pgbouncer curl jq chromium node python3 promtool systemd-analyze
+	@.ci/needs redis-server postgres pgbouncer curl jq chromium node python3 promtool systemd-analyze bash-completion
 	@.ci/needs zsh fish || echo "Completion is tested with the shells that are here." >&2
 	@.ci/needs nginx || echo "A roll-out is tested behind nginx where it is here." >&2
 	@.ci/needs caddy || echo "A roll-out is tested behind Caddy where it is here." >&2

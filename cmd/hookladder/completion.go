@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,38 +10,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
-func newCompletion(world) *cobra.Command {
-	return &cobra.Command{
-		Use:   "completion <shell>",
-		Short: "Print the completion script for a shell",
-		Long: `Prints a script for bash, zsh, fish or powershell. With it Tab completes commands, flags,
-fixed values, files, and the data of a running Hookladder: ids of messages and jobs,
-endpoints, lanes, topics, tenants and subjects. The query uses --server and --key-file if
-the line has them, else HOOKLADDER_URL and HOOKLADDER_KEY. It changes nothing, waits for a
-second at most, and without a response there is no completion.
-
-To install it:
-
-  bash        echo 'source <(hookladder completion bash)' >> ~/.bashrc
-  zsh         echo 'autoload -U compinit; compinit; source <(hookladder completion zsh)' >> ~/.zshrc
-  fish        hookladder completion fish > ~/.config/fish/completions/hookladder.fish
-  powershell  add to $PROFILE: hookladder completion powershell | Out-String | Invoke-Expression
-
-Then open a new shell. The installed script completes the commands of later versions too.
-For all users of a machine, install it as a file, such as
-/usr/share/bash-completion/completions/hookladder, or _hookladder in a folder of zsh's $fpath.`,
-		Example: `  source <(hookladder completion bash)
-  hookladder completion fish | source`,
-		ValidArgs: slices.Clone(completionShells),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(completionShells, args[0]) {
-				return usagef("completion needs one shell: %s; see hookladder completion --help", strings.Join(completionShells, ", "))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeCompletion(cmd.Root(), args[0], cmd.OutOrStdout())
-		},
+// addCompletion adds cobra's command with the scripts for shells.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Short = "Print the completion script for a shell"
+			cmd.Args = noArgs
+		}
 	}
 }
 

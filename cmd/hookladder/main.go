@@ -198,9 +198,10 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newServe(s), newDev(s),
 		newSend(s), newGet(s), newWhy(s), newCancel(s), newRetry(s), newDeliveries(s), newDead(s), newJobs(s),
 		newEndpoints(s), newLanes(s), newPause(s), newResume(s), newTail(s), newTick(s), newAudit(s), newLink(s),
-		newSecret(s), newVerify(s), newCheck(s), newListen(s), newConsume(s), newPing(s), newConfig(s), newCompletion(s), newVersion(s),
+		newSecret(s), newVerify(s), newCheck(s), newListen(s), newConsume(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newRestore(s), newForget(s), newOutbox(s), newExport(s),
 	)
+	addCompletion(root)
 	s.complete(root)
 	return root
 }

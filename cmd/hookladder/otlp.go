@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -36,40 +37,40 @@ type traceProvider struct {
 }
 
 // openTraces returns a traceProvider. It does not connect: a collector that is away stops no start.
+// The SDK reads the standard variables from the environment of the process, and logs the values
+// that it does not understand.
 func openTraces(ctx context.Context, t settings.Traces, version string, log *slog.Logger) (*traceProvider, error) {
-	options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(t.URL), otlptracehttp.WithHeaders(t.Headers), otlptracehttp.WithTimeout(t.Timeout)}
-	if t.Gzip {
-		options = append(options, otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
-	} else {
-		options = append(options, otlptracehttp.WithCompression(otlptracehttp.NoCompression))
+	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
+	for name, value := range t.Dotenv {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, fmt.Errorf("pass %s of the .env file on: %w", name, err)
+		}
 	}
-	if t.TLS != nil {
-		options = append(options, otlptracehttp.WithTLSClientConfig(t.TLS))
+	var options []otlptracehttp.Option
+	if t.Local {
+		options = append(options, otlptracehttp.WithInsecure())
 	}
 	sender, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("open exporter of traces: %w", err)
 	}
-	return provideTraces(sender, t, version, log), nil
+	return provideTraces(ctx, sender, t, version, log), nil
 }
 
 // provideTraces returns a traceProvider for an exporter.
-func provideTraces(sender sdk.SpanExporter, t settings.Traces, version string, log *slog.Logger) *traceProvider {
+func provideTraces(ctx context.Context, sender sdk.SpanExporter, t settings.Traces, version string, log *slog.Logger) *traceProvider {
 	l := newSpanLosses(log)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { l.add(0, err) }))
-	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	q := &spanQueue{most: int64(t.Queue), losses: l}
-	q.batches = sdk.NewBatchSpanProcessor(reportingExporter{sender, q}, sdk.WithMaxQueueSize(t.Queue), sdk.WithMaxExportBatchSize(t.Batch),
-		sdk.WithBatchTimeout(t.Delay), sdk.WithExportTimeout(t.Export))
-	attributes := []attribute.KeyValue{
-		attribute.String("service.version", version), attribute.String("service.instance.id", rand.Text()),
-		attribute.String("telemetry.sdk.name", "opentelemetry"), attribute.String("telemetry.sdk.language", "go"), attribute.String("telemetry.sdk.version", otel.Version()),
+	q.batches = sdk.NewBatchSpanProcessor(reportingExporter{sender, q}, sdk.WithMaxQueueSize(t.Queue))
+	// The later ones win. One that can't be read is left out, and the others stay.
+	process, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "hookladder"),
+		attribute.String("service.version", version), attribute.String("service.instance.id", rand.Text())), resource.WithFromEnv())
+	if err != nil {
+		log.Warn("attributes of traces are left out", "err", err.Error())
 	}
-	for _, a := range t.Attributes {
-		attributes = append(attributes, attribute.String(a[0], a[1]))
-	}
-	return &traceProvider{queue: q, TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(q), sdk.WithSampler(traceSampler(t)),
-		sdk.WithRawSpanLimits(spanLimits), sdk.WithResource(resource.NewSchemaless(attributes...)))}
+	return &traceProvider{queue: q, TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(q),
+		sdk.WithRawSpanLimits(spanLimits), sdk.WithResource(process))}
 }
 
 // Dropped returns the number of spans that were not sent, because the queue was full or the
@@ -84,24 +85,6 @@ func (p *traceProvider) Close(ctx context.Context) {
 		p.queue.losses.add(int(p.queue.waiting.Load()), err)
 	}
 	p.queue.losses.end()
-}
-
-// traceSampler returns the sampler of a name that settings has checked.
-func traceSampler(t settings.Traces) sdk.Sampler {
-	switch t.Sampler {
-	case "always_on":
-		return sdk.AlwaysSample()
-	case "always_off":
-		return sdk.NeverSample()
-	case "traceidratio":
-		return sdk.TraceIDRatioBased(t.Share)
-	case "parentbased_always_off":
-		return sdk.ParentBased(sdk.NeverSample())
-	case "parentbased_traceidratio":
-		return sdk.ParentBased(sdk.TraceIDRatioBased(t.Share))
-	default:
-		return sdk.ParentBased(sdk.AlwaysSample())
-	}
 }
 
 // spanQueue counts the spans that wait, and drops the ones beyond its limit. The SDK would drop them

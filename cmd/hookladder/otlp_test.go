@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
@@ -58,7 +61,10 @@ func openTestTraces(t *testing.T) (*traceProvider, *spanCollector, *bytes.Buffer
 	t.Helper()
 	c, log := &spanCollector{}, &bytes.Buffer{}
 	c.answers, c.answer = context.WithCancel(t.Context())
-	p := provideTraces(c, settings.Traces{Queue: queuedSpans, Batch: batched, Delay: time.Second, Export: time.Hour}, "1.2.3",
+	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", strconv.Itoa(batched))
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1000")
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "3600000")
+	p := provideTraces(t.Context(), c, settings.Traces{Queue: queuedSpans}, "1.2.3",
 		slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	t.Cleanup(func() { p.Close(context.Background()) })
 	return p, c, log
@@ -128,4 +134,36 @@ func TestAStopWaitsForACollectorForItsOwnTimeOnly(t *testing.T) {
 		time.Sleep(3 * time.Hour) // simulated; its exports end
 		require.EqualValues(t, queuedSpans, p.Dropped(), "they are counted once")
 	})
+}
+
+func TestTheStandardVariablesNameTheProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		environ map[string]string
+		want    map[string]string
+	}{
+		"nothing is set": {nil, map[string]string{"service.name": "hookladder", "service.version": "1.2.3"}},
+		"both are set": {
+			map[string]string{"OTEL_SERVICE_NAME": "hooks", "OTEL_RESOURCE_ATTRIBUTES": "service.name=other,team=a%20b"},
+			map[string]string{"service.name": "hooks", "team": "a b"},
+		},
+		"a part is wrong": {map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "odd,team=a"}, map[string]string{"service.name": "hookladder", "team": "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for variable, value := range c.environ {
+				t.Setenv(variable, value)
+			}
+			exported := tracetest.NewInMemoryExporter()
+			p := provideTraces(t.Context(), exported, settings.Traces{Queue: queuedSpans}, "1.2.3", slog.New(slog.DiscardHandler))
+			endSpans(p, 1)
+			require.NoError(t, p.ForceFlush(t.Context()))
+			spans := exported.GetSpans()
+			p.Close(t.Context())
+			require.Len(t, spans, 1)
+			for key, want := range c.want {
+				value, ok := spans[0].Resource.Set().Value(attribute.Key(key))
+				require.True(t, ok, key)
+				require.Equal(t, want, value.AsString(), key)
+			}
+		})
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -134,9 +133,7 @@ func runTraced(ctx context.Context, o app.Options, t settings.Traces, run func(a
 		return err
 	}
 	defer p.Close(ctx)
-	if u, err := url.Parse(t.URL); err == nil {
-		o.Log.Info("traces are on", "collector", u.Host, "sampler", t.Sampler)
-	}
+	o.Log.Info("traces are on", "collector", t.Collector)
 	o.Traces, o.TracesDropped = p, p.Dropped
 	return run(o)
 }

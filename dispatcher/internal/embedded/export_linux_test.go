@@ -1,4 +1,4 @@
 package embedded
 
-// Limit is the least limit of memory that files tell of.
-var Limit = limit
+// Lowest is the least limit of memory that some sources know.
+var Lowest = lowest

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net/url"
 	"os"
@@ -15,21 +14,14 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/app"
 )
 
-// Traces are the settings of traces: the standard variables of OpenTelemetry, whose names and
-// meanings are not ours. The zero Traces records nothing.
+// Traces are the settings of traces. OpenTelemetry's SDK reads the standard variables itself, so
+// these are only the ones that decide about more. The zero Traces records nothing.
 type Traces struct {
-	On         bool
-	URL        string // of the collector, for spans
-	Headers    map[string]string
-	Timeout    time.Duration // of one export
-	Gzip       bool
-	TLS        *tls.Config // nil: the system's
-	Sampler    string
-	Share      float64     // of the samplers with a ratio
-	Attributes [][2]string // of the process, with service.name
-
-	Queue, Batch  int // spans that wait, and spans of one export
-	Delay, Export time.Duration
+	On        bool
+	Collector string            // its host, for people
+	Local     bool              // no variable names the collector: it is on this host, without TLS
+	Queue     int               // spans that may wait
+	Dotenv    map[string]string // standard variables of the .env file, which the SDK does not read
 }
 
 // The settings of traces that turn them on or off, or that are named in other places.
@@ -98,9 +90,6 @@ func (from Sources) IgnoredTraces() (warnings []string) {
 	return warnings
 }
 
-// headerNames are tokens (RFC 9110, section 5.6.2).
-var headerNames = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
 // otelReader reads the standard variables and collects the mistakes.
 type otelReader struct {
 	from   Sources
@@ -109,46 +98,36 @@ type otelReader struct {
 }
 
 // traces reads the standard variables. If they do not turn traces on, the others are not checked.
+// It checks what the SDK would not report in a way that helps: another protocol, a secret that the
+// SDK would log, and numbers that it would not bound.
 func (from Sources) traces() (t Traces, found []Found, faults []mistake) {
 	r := &otelReader{from: from}
+	t.Dotenv = map[string]string{}
 	for _, name := range TraceNames() {
 		if value := r.value(name); value != "" {
 			secret := strings.HasSuffix(name, "_HEADERS") || strings.HasSuffix(name, "_ENDPOINT") // a URL may have a token
 			r.found = append(r.found, Found{Setting: Setting{Name: name, Secret: secret, URL: strings.HasSuffix(name, "_ENDPOINT")}, Value: value, Source: r.source(name)})
+			if r.source(name) == SourceDotenv {
+				t.Dotenv[name] = value
+			}
 		}
 	}
 	if !r.wanted() {
 		return Traces{}, r.found, r.faults
 	}
-	t = Traces{On: true, Sampler: r.oneOf("OTEL_TRACES_SAMPLER", "parentbased_always_on", samplers), Share: 1}
-	t.URL = r.collector()
-	t.Headers = r.headers()
-	t.Timeout = r.millis(r.exporter("TIMEOUT"), 10*time.Second)
-	t.Gzip = r.oneOf(r.exporter("COMPRESSION"), "none", []string{"gzip", "none"}) == "gzip"
-	t.TLS = r.certificates()
-	t.Attributes = r.attributes()
+	t.On, t.Local = true, r.value(otelEndpoint) == "" && r.value(otelTracesEndpoint) == ""
+	t.Collector = r.collector()
+	r.checkHeaders()
+	const longest = 10 * time.Minute
 	t.Queue = r.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, mostSpans)
-	t.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(512, t.Queue), mostSpans)
-	t.Delay = r.millis("OTEL_BSP_SCHEDULE_DELAY", 5*time.Second)
-	t.Export = r.millis("OTEL_BSP_EXPORT_TIMEOUT", 30*time.Second)
-	if t.Batch > t.Queue {
-		r.fault("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", fmt.Sprintf("must be at most OTEL_BSP_MAX_QUEUE_SIZE, %d", t.Queue))
-	}
-	if text := r.value("OTEL_TRACES_SAMPLER_ARG"); text != "" {
-		share, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(share >= 0 && share <= 1) {
-			r.fault("OTEL_TRACES_SAMPLER_ARG", "must be a number from 0 to 1")
-		}
-		t.Share = share
-	}
+	r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512, mostSpans)
+	r.number("OTEL_BSP_SCHEDULE_DELAY", 0, int(longest.Milliseconds()))
+	r.number("OTEL_BSP_EXPORT_TIMEOUT", 0, int(longest.Milliseconds()))
 	return t, r.found, r.faults
 }
 
 // mostSpans limits the memory of waiting spans: some 100 MiB.
 const mostSpans = 65536
-
-// samplers are the values of OTEL_TRACES_SAMPLER that OpenTelemetry defines for all languages.
-var samplers = []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
 
 // wanted reports whether traces are on, and checks the variables that say so.
 func (r *otelReader) wanted() bool {
@@ -228,102 +207,38 @@ func (r *otelReader) number(name string, usual, most int) int {
 	return n
 }
 
-// millis reads a time in milliseconds, as the standard has them.
-func (r *otelReader) millis(name string, usual time.Duration) time.Duration {
-	const most = 10 * time.Minute
-	return time.Duration(r.number(name, int(usual.Milliseconds()), int(most.Milliseconds()))) * time.Millisecond
-}
-
-// collector returns the URL for spans. The variable for all signals has the base.
+// collector checks the URL of the collector, and returns its host. The SDK would log a wrong URL,
+// which may have a token.
 func (r *otelReader) collector() string {
 	name := r.exporter("ENDPOINT")
 	text := r.value(name)
 	if text == "" {
-		return "http://localhost:4318/v1/traces"
+		return "localhost:4318"
 	}
 	u, err := app.ParseURL(text, "http", "https")
-	if err != nil || u.Host == "" {
-		r.fault(name, "must be an http or https URL such as http://collector:4318"+because(err))
+	switch {
+	case err != nil:
+		r.fault(name, "must be an http or https URL such as http://collector:4318: "+err.Error())
 		return ""
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	case u.Host == "":
+		r.fault(name, "must be an http or https URL such as http://collector:4318")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		r.fault(name, "must have no user, query or fragment: a token goes into "+r.exporter("HEADERS"))
-		return ""
 	}
-	if name == otelEndpoint {
-		u = u.JoinPath("v1/traces")
-	}
-	return u.String()
+	return u.Host
 }
 
-// because adds a reason to a mistake.
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return ": " + err.Error()
-}
+// headerPairs is name=value with commas between, with names that are tokens (RFC 9110, section 5.6.2).
+var headerPairs = regexp.MustCompile("^(?:\\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+\\s*=[^,]*(?:,|$))+$")
 
-// headers reads headers for the collector: name=value with commas between, percent-encoded. It
-// checks the names, because net/http quotes a wrong one, which may be a part of a token.
-func (r *otelReader) headers() map[string]string {
-	name, all := r.exporter("HEADERS"), map[string]string{}
-	for _, pair := range r.pairs(name) {
-		if !headerNames.MatchString(pair[0]) || strings.ContainsFunc(pair[1], unicode.IsControl) {
-			r.fault(name, "must be name=value with commas between, with names and values that HTTP allows")
-			return nil
-		}
-		all[pair[0]] = pair[1]
+// checkHeaders checks the headers for the collector. The SDK would log wrong ones, which may have
+// a token.
+func (r *otelReader) checkHeaders() {
+	name := r.exporter("HEADERS")
+	text, err := url.PathUnescape(r.value(name))
+	if r.value(name) != "" && (err != nil || !headerPairs.MatchString(r.value(name)) || strings.ContainsFunc(text, unicode.IsControl)) {
+		r.fault(name, "must be name=value with commas between, percent-encoded, with names and values that HTTP allows")
 	}
-	return all
-}
-
-// pairs reads a list of name=value.
-func (r *otelReader) pairs(name string) (all [][2]string) {
-	for _, part := range words(r.value(name)) {
-		key, text, ok := strings.Cut(part, "=")
-		key = strings.TrimSpace(key)
-		text, err := url.PathUnescape(strings.TrimSpace(text))
-		if !ok || key == "" || err != nil {
-			r.fault(name, "must be name=value with commas between, and percent-encoded")
-			return nil
-		}
-		all = append(all, [2]string{key, text})
-	}
-	return all
-}
-
-// attributes returns the attributes of the process. OTEL_SERVICE_NAME wins.
-func (r *otelReader) attributes() [][2]string {
-	all := r.pairs("OTEL_RESOURCE_ATTRIBUTES")
-	if text := r.value("OTEL_SERVICE_NAME"); text != "" {
-		return append(all, [2]string{"service.name", text})
-	}
-	if !slices.ContainsFunc(all, func(p [2]string) bool { return p[0] == "service.name" }) {
-		all = append(all, [2]string{"service.name", "hookladder"})
-	}
-	return all
-}
-
-// certificates reads the files of certificates; nil: none is named.
-func (r *otelReader) certificates() *tls.Config {
-	trusted, cert, key := r.exporter("CERTIFICATE"), r.exporter("CLIENT_CERTIFICATE"), r.exporter("CLIENT_KEY")
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	var err error
-	if file := r.value(trusted); file != "" {
-		if c.RootCAs, err = app.LoadOnlyRoots(file); err != nil { // OpenTelemetry's standard trusts no others
-			r.fault(trusted, "must be a file of PEM certificates ("+err.Error()+")")
-		}
-	}
-	if r.value(cert) != "" || r.value(key) != "" {
-		if c.Certificates, err = app.LoadCertificate(r.value(cert), r.value(key)); err != nil {
-			r.fault(cert, "must be a file of PEM certificates that belong to "+key+" ("+err.Error()+")")
-		}
-	}
-	if c.RootCAs == nil && c.Certificates == nil {
-		return nil
-	}
-	return c
 }
 
 // read reads a file.

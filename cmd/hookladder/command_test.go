@@ -192,7 +192,6 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"secret --tenant=":                               "set SIGNING_SECRET", // of messages without a tenant
 		"secret --tenant a":                              "set SIGNING_SECRET",
 		"serve":                                          "neither REDIS_URL nor DATA_DIR is set",
-		"dead replay":                                    "hookladder dead replay needs a filter, or --all",
 		"retry --yes":                                    "hookladder retry needs a filter, or --all",
 		"repartition":                                    "--to is needed",
 		"repartition --to 1025":                          "from 1 to 1024",

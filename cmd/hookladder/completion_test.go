@@ -48,11 +48,11 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"deliveries --status ":                texts(dispatcher.Statuses...),
 		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
 		"deliveries --dead-reason ":           texts(dispatcher.DeadReasons...),
-		"dead replay --dead-reason ex":        {"exhausted", "expired"},
+		"dead --dead-reason ex":               {"exhausted", "expired"},
 		"tail --outcome ":                     texts(dispatcher.Happenings...),
 		"audit --what endpoint.de":            {"endpoint.delete"},
 		"endp":                                {"endpoints"},
-		"endpoints re":                        {"resume"},
+		"endpoints up":                        {"update"},
 		"send --deli":                         {"--deliver-at"},
 		"send --topic a.b --content-type app": {"application/json", "application/xml", "application/x-www-form-urlencoded"},
 	} {
@@ -124,7 +124,7 @@ func TestTheShellIsOfferedWhatTheServerHas(t *testing.T) {
 		"endpoints deliveries ":             {"shop-1", "ep_1", "ep_2"},
 		"send --endpoint shop":              {"shop-1"},
 		"pause ":                            {"shop-1", "u_1", "ep_1"},
-		"dead list --destination ":          {"shop-1", "u_1", "ep_1"},
+		"dead --destination ":               {"shop-1", "u_1", "ep_1"},
 		"jobs show ":                        {"job_1", "job_2", "job_3"},
 		"jobs stop ":                        {"job_1"},
 		"jobs resume ":                      {"job_2"},
@@ -227,7 +227,7 @@ func TestShellsCompleteWithTheScript(t *testing.T) {
 			}
 		}
 		has("en", "endpoints")
-		has("endpoints re", "resume")
+		has("endpoints up", "update")
 		has("send --deli", "--deliver-at")
 		has("listen --signature ", "standard", "stripe", "github")
 		has("listen --signature=st", "standard", "stripe")
@@ -260,7 +260,7 @@ func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 	for line, words := range map[string][]string{
 		"deliveries --status":           texts(dispatcher.Statuses...),
 		"deliveries --dead-reason":      texts(dispatcher.DeadReasons...),
-		"dead list --dead-reason":       texts(dispatcher.DeadReasons...),
+		"dead --dead-reason":            texts(dispatcher.DeadReasons...),
 		"endpoints deliveries --status": texts(dispatcher.EndStatuses...),
 		"tail --outcome":                texts(dispatcher.Happenings...),
 		"listen --signature":            schemeNames(),

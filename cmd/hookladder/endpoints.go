@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,8 @@ func newEndpoints(s world) *cobra.Command {
 secret and limits. A message without a destination goes to all endpoints of its tenant
 whose topics match.
 
-Commands take the id of an endpoint, or your own uid for it.`,
+Commands take the id of an endpoint, or your own uid for it. "hookladder pause" and
+"hookladder resume" take them too.`,
 		Example: `  hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints list --tenant shop_42
   hookladder endpoints rotate-secret shop-42 --overlap 24h`,
@@ -37,7 +37,7 @@ Commands take the id of an endpoint, or your own uid for it.`,
 	}
 	cmd.AddCommand(
 		newEndpointsCreate(s), newEndpointsList(s), newEndpointsGet(s), newEndpointsUpdate(s), newEndpointsDelete(s),
-		newEndpointsPause(s), newEndpointsResume(s), newEndpointsConfirm(s), newEndpointsDeliveries(s),
+		newEndpointsConfirm(s), newEndpointsDeliveries(s),
 		newEndpointsRotateSecret(s), newEndpointsSecret(s), newEndpointsTest(s), newEndpointsExport(s), newEndpointsImport(s),
 	)
 	return cmd
@@ -51,45 +51,18 @@ func oneEndpoint(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// endpointCall is a call for one endpoint, which returns the endpoint.
-type endpointCall func(c *client.Client, ctx context.Context, name string) (wire.EndpointView, error)
-
-// on makes cmd run the call.
-func (call endpointCall) on(cmd *cobra.Command, s world) *cobra.Command {
-	cmd.Args = oneEndpoint
+func newEndpointsGet(s world) *cobra.Command {
 	return apiCall[wire.EndpointView]{
 		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndpointView, error) {
-			return call(c, cmd.Context(), args[0])
+			return c.Endpoint(cmd.Context(), args[0])
 		},
 		text: printEndpoint,
-	}.on(cmd, s)
-}
-
-func newEndpointsGet(s world) *cobra.Command {
-	return endpointCall((*client.Client).Endpoint).on(&cobra.Command{
+	}.on(&cobra.Command{
 		Use:     "get <endpoint>",
 		Short:   "Show an endpoint",
 		Long:    `Shows an endpoint and its state, without its secret.`,
 		Example: `  hookladder endpoints get shop-42`,
-	}, s)
-}
-
-func newEndpointsPause(s world) *cobra.Command {
-	return endpointCall((*client.Client).PauseEndpoint).on(&cobra.Command{
-		Use:     "pause <endpoint>",
-		Short:   "Pause an endpoint",
-		Long:    `Pauses an endpoint. Its messages are stored, and wait until it is resumed.`,
-		Example: `  hookladder endpoints pause shop-42`,
-	}, s)
-}
-
-func newEndpointsResume(s world) *cobra.Command {
-	return endpointCall((*client.Client).ResumeEndpoint).on(&cobra.Command{
-		Use:   "resume <endpoint>",
-		Short: "Resume an endpoint that was paused or disabled",
-		Long: `Resumes an endpoint that was paused or disabled. It closes the breaker, and ends a wait
-that the receiver requested with Retry-After.`,
-		Example: `  hookladder endpoints resume shop-42`,
+		Args:    oneEndpoint,
 	}, s)
 }
 

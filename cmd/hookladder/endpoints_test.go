@@ -142,8 +142,6 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 	const aLane = `{"lane":"u_0123456789","url":"https://shop.example:443","state":"open","in_flight":1,"waiting":2,"window":3,"until":"2030-01-02T03:04:05.678Z"}`
 	for line, c := range map[string]struct{ call, body, answer, shown string }{
 		"endpoints get a:b":                                      {"GET /v1/endpoints/a:b", "", anEndpoint, "ep_012345678"},
-		"endpoints pause m":                                      {"POST /v1/endpoints/m/pause", "", anEndpoint, "ep_012345678"},
-		"endpoints resume m":                                     {"POST /v1/endpoints/m/resume", "", anEndpoint, "ep_012345678"},
 		"endpoints confirm m https://b.example/":                 {"POST /v1/endpoints/m/confirm", `{"url":"https://b.example/"}`, anEndpoint, "ep_012345678"},
 		"endpoints delete m --yes":                               {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, "m deleted; cancelled deliveries: 7"},
 		"endpoints delete m --yes --json":                        {"DELETE /v1/endpoints/m", "", `{"cancelled":7}`, `"cancelled": 7`},

@@ -91,14 +91,14 @@ func TestEachFilterOfTheAPIIsAFlagOfItsCommand(t *testing.T) {
 	}{
 		"GET /v1/attempts":                  {"tail", pages}, // follows a stream, or prints all of a time
 		"GET /v1/audit":                     {"audit", nil},
-		"GET /v1/dead":                      {"dead list", nil},
+		"GET /v1/dead":                      {"dead", nil},
 		"GET /v1/deliveries":                {"deliveries", nil},
 		"GET /v1/endpoints":                 {"endpoints list", nil},
 		"POST /v1/endpoints":                {"endpoints import", nil},
 		"PATCH /v1/endpoints/{id}":          {"endpoints import", nil},
 		"GET /v1/endpoints/{id}/deliveries": {"endpoints deliveries", nil},
 		"GET /v1/instances":                 {"ping", pages}, // reads all pages
-		"GET /v1/jobs":                      {"jobs list", nil},
+		"GET /v1/jobs":                      {"jobs", nil},
 		"GET /v1/lanes":                     {"lanes", nil},
 		"GET /v1/links":                     {"link list", nil},
 		"DELETE /v1/messages/{id}":          {"cancel", nil},
@@ -136,7 +136,7 @@ func TestEachFilterOfTheAPIIsAFlagOfItsCommand(t *testing.T) {
 func TestEachFieldOfAJobIsAFlagOfItsCommands(t *testing.T) {
 	t.Parallel()
 	for command, without := range map[string][]string{
-		"retry": nil, "cancel": {"probe"}, "dead replay": {"status", "failed"}, "dead purge": {"status", "failed", "probe"},
+		"retry": nil, "cancel": {"probe"}, "dead purge": {"status", "failed", "probe"},
 	} {
 		cmd, _, err := newRoot(world{}).Find(strings.Fields(command))
 		require.NoError(t, err)

@@ -14,18 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func newDead(s world) *cobra.Command {
-	cmd := newDeadList(s) // without a word behind it, it lists
-	cmd.Use, cmd.Short = "dead", "List, replay or purge dead deliveries"
-	cmd.Long = `Lists dead deliveries, as "hookladder dead list" does. A delivery is dead if its last
-attempt failed, if it expired, or if its endpoint was disabled. It is stored for
-DEAD_RETENTION, and can be replayed.`
-	cmd.Example = `  hookladder dead --destination shop-42
-  hookladder dead replay --destination shop-42 --rate 200/s`
-	cmd.AddCommand(newDeadList(s), newDeadReplay(s), newDeadPurge(s))
-	return cmd
-}
-
 // deadFlags select dead deliveries.
 type deadFlags struct {
 	destinations, topics, tenants, subjects, reasons []string
@@ -49,7 +37,8 @@ type deadList struct {
 	more   bool             // there are more groups, which are smaller
 }
 
-func newDeadList(s world) *cobra.Command {
+// newDead returns the command that lists dead deliveries, with the one that deletes them below it.
+func newDead(s world) *cobra.Command {
 	var f deadFlags
 	var like []string
 	var p pageFlags
@@ -80,17 +69,22 @@ func newDeadList(s world) *cobra.Command {
 		page: &p,
 		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
-		Use:   "list",
-		Short: "List dead deliveries, the newest first",
-		Long: `Lists dead deliveries, the newest first. Before the list it prints for each reason how
-many deliveries are dead, to how many destinations, and when the newest one died. With
---topic, --subject, --subject-like, --since, --until or --cursor it prints no counts.`,
-		Example: `  hookladder dead list --destination shop-42
-  hookladder dead list --dead-reason exhausted --since 24h`,
+		Use:   "dead",
+		Short: "List dead deliveries, the newest first, or purge them",
+		Long: `Lists dead deliveries, the newest first. A delivery is dead if its last attempt failed,
+if it expired, or if its endpoint was disabled. It is stored for DEAD_RETENTION, and
+"hookladder retry" sends it again.
+
+Before the list it prints for each reason how many deliveries are dead, to how many
+destinations, and when the newest one died. With --topic, --subject, --subject-like,
+--since, --until or --cursor it prints no counts.`,
+		Example: `  hookladder dead --destination shop-42
+  hookladder dead --dead-reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
 	f.add(cmd, "only deliveries that died")
 	cmd.Flags().StringArrayVar(&like, "subject-like", nil, likeText)
+	cmd.AddCommand(newDeadPurge(s))
 	return cmd
 }
 
@@ -102,35 +96,7 @@ type jobCommand struct {
 	request    wire.JobRequest
 	yes        bool
 	total      int  // matching deliveries
-	waiting    bool // retry waiting deliveries
 	resume     bool // close open breakers first
-}
-
-func newDeadReplay(s world) *cobra.Command {
-	j := &jobCommand{kind: client.JobRetry, verb: "Replay"}
-	return j.on(&cobra.Command{
-		Use:   "replay",
-		Short: "Send dead deliveries again, by filter",
-		Long: `Sends the dead deliveries that match the filters again, the oldest first, each with a
-new ladder. It starts a job, which continues when this command ends. A delivery that
-dies again is not sent again by the same job. The job adds only some deliveries to a
-destination at a time, so new messages go first.
-
-At a terminal it shows how many deliveries match, and asks. Then it shows the progress.
-A script has to pass --yes. It gets the job, and "hookladder jobs show" prints its
-progress.
-
-After an outage, --waiting sends the deliveries that wait for their next attempt,
-instead of dead ones. Each of them gets one additional attempt now. If it fails, the
-delivery waits until the same time as before. --probe first sends one delivery to each
-destination. An open breaker lets one attempt through after its wait; --resume closes
-it first.`,
-		Example: `  hookladder dead replay --destination shop-42 --rate 200/s
-  hookladder dead replay --waiting --probe --rate 200/s --all
-  hookladder dead replay --dead-reason disabled --since 24h --dry-run
-  hookladder dead replay --all --yes --json`,
-		Args: noArgs,
-	}, s)
 }
 
 func newDeadPurge(s world) *cobra.Command {
@@ -140,7 +106,7 @@ func newDeadPurge(s world) *cobra.Command {
 		Short: "Delete dead deliveries, by filter",
 		Long: `Deletes the dead deliveries that match the filters. They can't be restored. The ids of
 their messages are kept for RETENTION, so a repeated publish is still a duplicate. It
-starts a job, as replay does.`,
+starts a job, as retry with filters does.`,
 		Example: `  hookladder dead purge --destination shop-42
   hookladder dead purge --until 720h --yes`,
 		Args: noArgs,
@@ -162,9 +128,6 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait until it ends")
 	j.filters.add(cmd, "only deliveries that died, or are due,")
 	j.add(cmd)
-	if j.kind == client.JobRetry {
-		cmd.Flags().BoolVar(&j.waiting, "waiting", false, "send deliveries that wait for their next attempt, instead of dead ones")
-	}
 	return cmd
 }
 
@@ -182,9 +145,6 @@ func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON b
 		return err
 	}
 	f := j.filters
-	if j.waiting {
-		j.request.Status = []string{"retrying"}
-	}
 	j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.destinations, f.topics, f.tenants, f.subjects
 	j.request.DeadReason = f.reasons
 	if j.request.DryRun {
@@ -289,14 +249,26 @@ func (j *jobCommand) question(survey wire.Survey) string {
 }
 
 func newJobs(s world) *cobra.Command {
-	cmd := newJobsList(s) // without a word behind it, it lists
-	cmd.Use, cmd.Short = "jobs", "List, show, stop and resume jobs, which change many deliveries"
-	cmd.Long = `Lists jobs, as "hookladder jobs list" does. A job replays, cancels or purges the
-deliveries that match a filter. It runs on the server. If its instance dies, another
-instance continues. Jobs are stored for 7 days.`
-	cmd.Example = `  hookladder jobs
-  hookladder jobs stop job_7`
-	cmd.AddCommand(newJobsList(s), newJobsShow(s),
+	var p pageFlags
+	cmd := apiCall[wire.JobPage]{
+		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
+			return c.Jobs(cmd.Context(), p.limit, p.cursor)
+		},
+		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
+		page: &p,
+		next: func(page wire.JobPage) *string { return page.NextCursor },
+	}.on(&cobra.Command{
+		Use:   "jobs",
+		Short: "List jobs, which change many deliveries, or show, stop and resume one",
+		Long: `Lists jobs, the newest first, with the numbers of deliveries that matched, were
+changed, and could not be changed. A job retries, cancels or purges the deliveries that
+match a filter. It runs on the server. If its instance dies, another instance
+continues. Jobs are stored for 7 days.`,
+		Example: `  hookladder jobs
+  hookladder jobs stop job_7`,
+		Args: noArgs,
+	}, s)
+	cmd.AddCommand(newJobsShow(s),
 		oneJob(s, (*client.Client).StopJob, &cobra.Command{
 			Use:     "stop <job>",
 			Short:   "Stop a job: it changes nothing after this command returns",
@@ -309,25 +281,6 @@ instance continues. Jobs are stored for 7 days.`
 			Long:    "Continues a job that was stopped, or failed. It changes no delivery twice.",
 			Example: "  hookladder jobs resume job_7",
 		}))
-	return cmd
-}
-
-func newJobsList(s world) *cobra.Command {
-	var p pageFlags
-	cmd := apiCall[wire.JobPage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
-			return c.Jobs(cmd.Context(), p.limit, p.cursor)
-		},
-		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
-		page: &p,
-		next: func(page wire.JobPage) *string { return page.NextCursor },
-	}.on(&cobra.Command{
-		Use:     "list",
-		Short:   "List jobs, the newest first",
-		Long:    "Lists jobs, the newest first, with the numbers of deliveries that matched, were changed, and could not be changed.",
-		Example: "  hookladder jobs list",
-		Args:    noArgs,
-	}, s)
 	return cmd
 }
 

@@ -50,29 +50,29 @@ func atTerminal(t *testing.T, environ []string, text string, args ...string) res
 }
 
 const (
-	replayCall = "POST /v1/deliveries/retry"
-	found      = `{"matched":41203,"complete":true,"by_reason":{"gone":41203},"oldest":null,"newest":null,"sample":[]}`
-	begun      = `{"id":"job_7","kind":"retry","state":"running","filter":{},"done":0,"started_at":"2026-01-31T12:00:00Z","ended_at":null}`
-	over       = `{"id":"job_7","kind":"retry","state":"done","filter":{},"matched":41203,"done":41200,"failed":3,"started_at":"2026-01-31T12:00:00Z",` +
+	retryCall = "POST /v1/deliveries/retry"
+	found     = `{"matched":41203,"complete":true,"by_reason":{"gone":41203},"oldest":null,"newest":null,"sample":[]}`
+	begun     = `{"id":"job_7","kind":"retry","state":"running","filter":{},"done":0,"started_at":"2026-01-31T12:00:00Z","ended_at":null}`
+	over      = `{"id":"job_7","kind":"retry","state":"done","filter":{},"matched":41203,"done":41200,"failed":3,"started_at":"2026-01-31T12:00:00Z",` +
 		`"ended_at":"2026-01-31T12:00:09Z","failures":[{"id":"u_1:m1","why":"expired"}]}`
 )
 
-func TestAReplayAsksAPersonAndShowsItsProgress(t *testing.T) {
-	environ, calls := jobsAPI(t, map[string][]string{replayCall + " dry": {found}, replayCall: {begun}, "GET /v1/jobs/job_7": {over}})
-	got := atTerminal(t, environ, "y\n", "dead", "replay", "--destination", "ep_123456789", "--rate", "200/s", "--subject", "order 7")
+func TestARetryByFilterAsksAPersonAndShowsItsProgress(t *testing.T) {
+	environ, calls := jobsAPI(t, map[string][]string{retryCall + " dry": {found}, retryCall: {begun}, "GET /v1/jobs/job_7": {over}})
+	got := atTerminal(t, environ, "y\n", "retry", "--destination", "ep_123456789", "--rate", "200/s", "--subject", "order 7")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Contains(t, got.err, "Replay 41,203 deliveries to ep_123456789 at 200/s? [y/N] ")
+	require.Contains(t, got.err, "Retry 41,203 deliveries to ep_123456789 at 200/s? [y/N] ")
 	require.Contains(t, got.err, "job_7 [                        ] 0 of 41,203, running")
 	require.Contains(t, got.err, "41,203 of 41,203, 3 failed, done\n")
 	require.Contains(t, got.out, "u_1:m1 failed: expired\n  and 2 more\n")
 	require.Equal(t, []string{
-		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s","dry_run":true}`,
-		replayCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s"}`, "GET /v1/jobs/job_7",
+		retryCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s","dry_run":true}`,
+		retryCall + ` {"subject":["order 7"],"destination":["ep_123456789"],"rate":"200/s"}`, "GET /v1/jobs/job_7",
 	}, *calls)
 
 	for _, text := range []string{"n\n", "\n", "", "yes please\n"} {
 		*calls = nil
-		got = atTerminal(t, environ, text, "dead", "replay", "--all")
+		got = atTerminal(t, environ, text, "retry", "--all")
 		require.Equal(t, exitFailed, got.code)
 		require.Contains(t, got.err, "nothing was changed")
 		require.Len(t, *calls, 1)
@@ -80,19 +80,19 @@ func TestAReplayAsksAPersonAndShowsItsProgress(t *testing.T) {
 }
 
 func TestAScriptIsNotAskedAndDoesNotWait(t *testing.T) {
-	environ, calls := jobsAPI(t, map[string][]string{replayCall: {begun}})
-	require.Equal(t, exitUsage, command(t, environ, "", "dead", "replay", "--all").code)
-	require.Equal(t, exitUsage, command(t, environ, "", "dead", "replay", "--yes", "--since", "soon").code)
+	environ, calls := jobsAPI(t, map[string][]string{retryCall: {begun}})
+	require.Equal(t, exitUsage, command(t, environ, "", "retry", "--all").code)
+	require.Equal(t, exitUsage, command(t, environ, "", "retry", "--yes", "--since", "soon").code)
 	require.Empty(t, *calls)
-	got := command(t, environ, "", "dead", "replay", "--all", "--yes", "--json")
+	got := command(t, environ, "", "retry", "--all", "--yes", "--json")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Contains(t, got.out, `"id": "job_7"`)
-	require.Equal(t, []string{replayCall + ` {"all":true}`}, *calls)
+	require.Equal(t, []string{retryCall + ` {"all":true}`}, *calls)
 }
 
-func TestNothingToReplayIsNotAskedAbout(t *testing.T) {
-	environ, calls := jobsAPI(t, map[string][]string{replayCall + " dry": {`{"matched":0,"complete":true,"by_reason":{},"oldest":null,"newest":null,"sample":[]}`}})
-	got := atTerminal(t, environ, "y\n", "dead", "replay", "--all")
+func TestNothingToRetryIsNotAskedAbout(t *testing.T) {
+	environ, calls := jobsAPI(t, map[string][]string{retryCall + " dry": {`{"matched":0,"complete":true,"by_reason":{},"oldest":null,"newest":null,"sample":[]}`}})
+	got := atTerminal(t, environ, "y\n", "retry", "--all")
 	require.Equal(t, exitOK, got.code)
 	require.Equal(t, "nothing matches\n", got.err)
 	require.Len(t, *calls, 1)
@@ -105,11 +105,11 @@ func TestAWatchEndsWhereItsJobIsGone(t *testing.T) {
 }
 
 func TestDeadAndJobsListWithoutAWordBehindThem(t *testing.T) {
-	for _, of := range []string{"dead", "jobs"} {
+	for of, call := range map[string]string{"dead": "GET /v1/dead", "jobs": "GET /v1/jobs"} {
 		environ, calls := jobsAPI(t, nil)
 		command(t, environ, "", of)
-		command(t, environ, "", of, "list")
-		require.Len(t, *calls, 2)
-		require.Equal(t, (*calls)[1], (*calls)[0])
+		require.Len(t, *calls, 1)
+		require.Contains(t, (*calls)[0], call)
+		require.Equal(t, exitUsage, command(t, environ, "", of, "list").code)
 	}
 }

@@ -112,6 +112,7 @@ destination that was paused by its own name stays paused. A URL means one tenant
 with --all-tenants every tenant that sends to its origin.`,
 		Example: `  hookladder resume https://shop.example/hooks --tenant shop_42
   hookladder resume https://shop.example --all-tenants
+  hookladder resume shop-42
   hookladder resume '*'`,
 	}, s)
 }

@@ -91,7 +91,7 @@ filters. It shows how many match, and asks. A script has to pass --yes.`,
 }
 
 // byFilter makes a command work on one message, or without an id on all deliveries that match its
-// filters. For a filter it starts a job, as dead replay does.
+// filters, for which it starts a job.
 func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *cobra.Command {
 	one := cmd.RunE
 	var statuses []string
@@ -157,12 +157,20 @@ fails, the delivery waits until the same time as before. A dead or cancelled del
 starts a new ladder. A successful delivery is skipped, unless --destination names it or
 --all is set. The exit code is 0 if at least one delivery is retried, and 1 if none is.
 
-Without an id it starts a job, which retries the deliveries that match the filters: dead
-ones, or the ones with another --status. It shows how many match, and asks. A script
-has to pass --yes.`,
+Without an id it starts a job, which retries the deliveries that match the filters, the
+oldest first: dead ones, or the ones with another --status. A delivery that dies again is
+not sent again by the same job. The job adds only some deliveries to a destination at a
+time, so new messages go first. At a terminal it shows how many match, asks, and shows
+the progress, and the job continues when this command ends. A script has to pass --yes.
+It gets the job, and "hookladder jobs show" prints its progress.
+
+After an outage, --status retrying sends the deliveries that wait for their next attempt.
+--probe first sends one delivery to each destination. An open breaker lets one attempt
+through after its wait; --resume closes it first.`,
 		Example: `  hookladder retry order_17
   hookladder retry order_17 --destination https://shop.example/hooks
   hookladder retry order_17 --all
+  hookladder retry --destination shop-42 --dead-reason gone --rate 200/s
   hookladder retry --status retrying --tenant shop --probe --rate 200/s
   hookladder retry --status delivered --since 24h --destination shop-42 --dry-run`,
 	}, s)

@@ -42,9 +42,9 @@ func TestTablesAreThoseOfTheGoldenFile(t *testing.T) {
 	defer api.Close()
 	var all strings.Builder
 	for _, line := range []string{
-		"deliveries --limit 2", "deliveries --limit 2 --csv", "endpoints deliveries e", "endpoints deliveries e --csv", "dead list", "jobs list", "lanes",
+		"deliveries --limit 2", "deliveries --limit 2 --csv", "endpoints deliveries e", "endpoints deliveries e --csv", "dead", "jobs", "lanes",
 		"endpoints list", "link list", "audit", "ping --instances",
-		"deliveries --limit 2 --json", "jobs list --json", "lanes --json", "audit --json",
+		"deliveries --limit 2 --json", "jobs --json", "lanes --json", "audit --json",
 	} {
 		got := command(t, []string{"HOOKLADDER_URL=" + api.URL}, "", strings.Fields(line)...)
 		require.Equal(t, exitOK, got.code, "%s: %s", line, got.err)

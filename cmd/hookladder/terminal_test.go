@@ -87,7 +87,7 @@ func TestNoOutputSendsControlsToATerminal(t *testing.T) {
 	environ := []string{"HOOKLADDER_URL=" + api.URL}
 	for _, line := range []string{
 		"deliveries", "deliveries --csv", "deliveries --json", "endpoints deliveries a", "endpoints deliveries a --csv", "get m", "get m --json", "why m",
-		"audit list", "audit", "lanes", "lanes list", "endpoints list", "endpoints", "ping", "link list", "jobs list", "dead list", "cancel m", "retry m", "endpoints get x",
+		"audit list", "audit", "lanes", "lanes list", "endpoints list", "endpoints", "ping", "link list", "jobs", "dead", "cancel m", "retry m", "endpoints get x",
 		"pause x", "consume q --max 1", "consume q --max 1 --exec cat", hostile, "get " + hostile, "--" + hostile, "verify " + hostile, "config",
 	} {
 		args := strings.Split(line, " ")

@@ -72,7 +72,7 @@ func newVisitor(t testing.TB) *visitor {
 		"https://shop.example/hooks", merchant.URL + "/hooks",
 		"hookladder dev", "hookladder dev --receiver " + receiver,
 		"hookladder listen &", "hookladder listen --addr " + listener + " &",
-		"dead replay ", "dead replay --yes ", // at a terminal it asks
+		"hookladder retry --", "hookladder retry --yes --", // at a terminal it asks
 	}
 	t.Cleanup(v.leave)
 	return v

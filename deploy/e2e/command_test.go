@@ -301,7 +301,7 @@ func TestWhatTheReadmeShowsSendsAgainWhatA410Buried(t *testing.T) {
 
 	path, err := kit.FastBinary()
 	require.NoError(t, err)
-	script := block(t, "dead replay --destination shop-42")
+	script := block(t, "retry --destination shop-42")
 	for from, to := range map[string]string{"bin/hookladder": path, "--rate 200/s": "--rate 200/s --yes"} {
 		require.Contains(t, script, from)
 		script = strings.ReplaceAll(script, from, to)

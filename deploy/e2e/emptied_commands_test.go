@@ -22,7 +22,7 @@ var lossRows = []struct {
 	{"send --topic order.paid --body 1 --url URL", exitFailed},
 	{"deliveries", exitFailed},
 	{"deliveries --destination URL", exitFailed},
-	{"dead list", exitFailed},
+	{"dead", exitFailed},
 	{"lanes", exitFailed},
 	{"endpoints list", exitFailed},
 	{"endpoints get shop", exitFailed},
@@ -31,7 +31,7 @@ var lossRows = []struct {
 	{"pause shop", exitFailed},
 	{"pause URL", exitOK}, // a bare URL's lane needs nothing of what was lost
 	{"resume URL", exitOK},
-	{"jobs list", exitFailed},
+	{"jobs", exitFailed},
 	{"link list", exitFailed},
 	{"tick --server API --for 1s", exitFailed},
 	{"ping", exitOK},

@@ -107,7 +107,7 @@ func TestOneCommandSendsWhatWaitsAfterAnOutage(t *testing.T) {
 	_, failed := w.receiver.ids()
 
 	healthy, left := n-n/destinations, n/destinations-1
-	reported := onTerminal(t, i, "dead", "replay", "--waiting", "--probe", "--resume", "--all", "--rate", rate, "--yes")
+	reported := onTerminal(t, i, "retry", "--status", "retrying", "--probe", "--resume", "--all", "--rate", rate, "--yes")
 	require.Contains(t, reported, "of those done: ")
 	require.Contains(t, reported, fmt.Sprintf("  %s left: probe_failed\n", humanize.Comma(int64(left))))
 	require.Contains(t, reported, rate)

@@ -65,14 +65,12 @@ The key needs the scope admin.`,
 }
 
 func newLinkList(s world) *cobra.Command {
-	var p pageFlags
-	cmd := apiCall[wire.LinkPage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LinkPage, error) {
+	return listCommand[wire.LinkPage]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.LinkPage, error) {
 			return c.Links(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.LinkPage) { printLinks(out, page.Data) },
-		page: &p,
-		next: func(page wire.LinkPage) *string { return page.NextCursor },
+		table: func(out io.Writer, page wire.LinkPage) { printLinks(out, page.Data) },
+		next:  func(page wire.LinkPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List the links that have not expired, the newest first",
@@ -81,7 +79,6 @@ stored. "ended: key" means that the API key of the link was removed, so it is in
 		Example: `  hookladder link list`,
 		Args:    noArgs,
 	}, s)
-	return cmd
 }
 
 func printLinks(out io.Writer, list []wire.Link) {
@@ -121,18 +118,16 @@ func newLinkRevoke(s world) *cobra.Command {
 }
 
 func newAudit(s world) *cobra.Command {
-	var p pageFlags
 	var f client.AuditFilter
 	var since, until string
-	cmd := apiCall[wire.AuditPage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.AuditPage, error) {
+	cmd := listCommand[wire.AuditPage]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.AuditPage, error) {
 			f.Limit, f.Cursor = p.limit, p.cursor
 			return c.Audit(cmd.Context(), f)
 		},
-		text: func(out io.Writer, page wire.AuditPage) { printAudit(out, page.Data) },
-		page: &p,
-		next: func(page wire.AuditPage) *string { return page.NextCursor },
-		then: func(cmd *cobra.Command, page wire.AuditPage, _ bool) error {
+		table: func(out io.Writer, page wire.AuditPage) { printAudit(out, page.Data) },
+		next:  func(page wire.AuditPage) *string { return page.NextCursor },
+		then: func(cmd *cobra.Command, page wire.AuditPage, _ pageFlags, _ bool) error {
 			if len(page.Data) == 0 && page.NextCursor == nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), noEntry(f))
 			}

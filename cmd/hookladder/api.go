@@ -30,9 +30,6 @@ type apiCall[T any] struct {
 	text func(out io.Writer, answer T)
 	json func(out io.Writer, answer T) error                   // nil: print the response unchanged
 	then func(cmd *cobra.Command, answer T, asJSON bool) error // runs after the response was printed; may be nil
-
-	page *pageFlags             // of a list; nil for other calls
-	next func(answer T) *string // returns the cursor of the next page; nil for other calls
 }
 
 // on makes cmd run the call, and adds the call's flags to cmd.
@@ -52,17 +49,9 @@ func (a apiCall[T]) on(cmd *cobra.Command, s world) *cobra.Command {
 			return err
 		}
 		if a.then != nil {
-			if err := a.then(cmd, answer, asJSON); err != nil {
-				return err
-			}
-		}
-		if a.next != nil && !asJSON { // the JSON has the cursor
-			printNext(cmd.ErrOrStderr(), a.next(answer))
+			return a.then(cmd, answer, asJSON)
 		}
 		return nil
-	}
-	if a.page != nil {
-		a.page.add(cmd)
 	}
 	to.add(cmd, s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
@@ -210,66 +199,6 @@ func thisHost(listen string) string {
 		host = "127.0.0.1"
 	}
 	return "http://" + net.JoinHostPort(host, port)
-}
-
-// The limits of one command. It keeps all entries in memory, some KiB each, because it prints
-// them together. A filter with few matches returns short pages.
-const (
-	mostListed  = 100_000
-	mostPages   = 1000
-	mostOfAPage = 500
-)
-
-// pageFlags are the flags of every list.
-type pageFlags struct {
-	limit  int
-	cursor string
-	many   bool // the command reads page after page, up to the limit
-}
-
-func (p *pageFlags) add(cmd *cobra.Command) {
-	usage := fmt.Sprintf("the most entries of a page, up to %d", mostOfAPage)
-	if p.many {
-		usage = fmt.Sprintf("the most deliveries to list, up to %d", mostListed)
-	}
-	cmd.Flags().IntVar(&p.limit, "limit", 50, usage)
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "the cursor of the next page, as the previous page printed it")
-}
-
-// read reads pages until they have as many entries as the limit, or there are no more. readPage
-// returns the number of entries of a page, and the cursor of the next page.
-func (p *pageFlags) read(readPage func(limit int, cursor string) (entries int, next *string, err error)) error {
-	if p.limit < 1 || p.limit > mostListed {
-		return usagef("--limit must be 1 to %d", mostListed)
-	}
-	left, pages := p.limit, 0
-	return eachPage(p.cursor, func(cursor string) (*string, error) {
-		entries, next, err := readPage(min(left, mostOfAPage), cursor)
-		left -= entries
-		if pages++; left <= 0 || pages == mostPages {
-			next = nil
-		}
-		return next, err
-	})
-}
-
-// eachPage reads all pages, starting at a cursor. readPage returns the cursor of the next page.
-func eachPage(cursor string, readPage func(cursor string) (next *string, err error)) error {
-	for {
-		next, err := readPage(cursor)
-		if err != nil || next == nil {
-			return err
-		}
-		cursor = *next
-	}
-}
-
-// printNext prints the command for the next page. It prints to standard error, because this line
-// is not part of the list.
-func printNext(out io.Writer, next *string) {
-	if next != nil {
-		fmt.Fprintf(out, "more with --cursor %s\n", *next)
-	}
 }
 
 // spanFlags select a time range.

@@ -42,37 +42,23 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	f.span.add(cmd, "accepted, ended or due")
 }
 
-// read returns the filter of the flags.
-func (f *filterFlags) read() (client.Filter, error) {
-	var err error
+// read reads the times of the flags, once for all pages: an age would be another time later.
+func (f *filterFlags) read() (err error) {
 	f.filter.Since, f.filter.Until, err = f.span.read()
-	return f.filter, err
+	return err
 }
 
 func newDeliveries(s world) *cobra.Command {
 	var f filterFlags
-	p := pageFlags{many: true}
-	var asCSV, shown bool
-	cmd := apiCall[wire.Page]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.Page, error) {
-			shown = isTerminal(cmd.OutOrStdout())
-			filter, err := f.read()
-			if err != nil {
-				return wire.Page{}, err
-			}
-			return readDeliveries(&p, func(limit int, cursor string) (wire.Page, error) {
-				filter.Limit, filter.Cursor = limit, cursor
-				return c.Deliveries(cmd.Context(), filter)
-			}, func(p *wire.Page) (*[]wire.Delivery, *int, *string) { return &p.Data, &p.LookedAt, p.NextCursor })
+	cmd := listCommand[wire.Page]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.Page, error) {
+			f.filter.Limit, f.filter.Cursor = p.limit, p.cursor
+			return c.Deliveries(cmd.Context(), f.filter)
 		},
-		text: func(out io.Writer, page wire.Page) {
-			if asCSV {
-				printDeliveriesCSV(out, page.Data, shown)
-			} else {
-				printDeliveries(out, page.Data)
-			}
-		},
-		then: func(cmd *cobra.Command, page wire.Page, asJSON bool) error {
+		next:       func(page wire.Page) *string { return page.NextCursor },
+		deliveries: func(page *wire.Page) (*[]wire.Delivery, *int) { return &page.Data, &page.LookedAt },
+		table:      func(out io.Writer, page wire.Page) { printDeliveries(out, page.Data) },
+		then: func(cmd *cobra.Command, page wire.Page, p pageFlags, asJSON bool) error {
 			if page.NextCursor != nil && len(page.Data) < p.limit && !asJSON {
 				fmt.Fprintln(cmd.ErrOrStderr(), howFar(&page))
 			}
@@ -81,8 +67,6 @@ func newDeliveries(s world) *cobra.Command {
 			}
 			return nil
 		},
-		page: &p,
-		next: func(page wire.Page) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "deliveries",
 		Short: "Find deliveries",
@@ -99,14 +83,10 @@ break, because a spreadsheet would take it for a formula.`,
   hookladder deliveries --status dead --destination shop-42 --since 24h
   hookladder deliveries --failed --topic 'payment.*' --csv --limit 10000 > failed.csv`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if asCSV && cmd.Flags().Changed("json") {
-				return usagef("--csv and --json exclude each other")
-			}
-			return noArgs(cmd, args)
+			return errors.Join(noArgs(cmd, args), f.read())
 		},
 	}, s)
 	f.add(cmd)
-	cmd.Flags().BoolVar(&asCSV, "csv", false, "print them as CSV, with a header line")
 	return cmd
 }
 
@@ -119,72 +99,20 @@ func howFar(page *wire.Page) string {
 	return text + "; there are more"
 }
 
-// readDeliveries reads pages up to the limit, and returns the last one with the deliveries of
-// all. parts returns the fields that every page of deliveries has.
-func readDeliveries[P any](p *pageFlags, read func(limit int, cursor string) (P, error), parts func(*P) (*[]wire.Delivery, *int, *string)) (all P, err error) {
-	list, examined := []wire.Delivery{}, 0
-	err = p.read(func(limit int, cursor string) (int, *string, error) {
-		page, err := read(limit, cursor)
-		data, lookedAt, next := parts(&page)
-		entries := len(*data)
-		list, examined = append(list, *data...), examined+*lookedAt
-		*data, *lookedAt = list, examined
-		all = page
-		return entries, next, err
-	})
-	return all, err
-}
-
-// endedFlags select the finished deliveries of an endpoint, and their format.
-type endedFlags struct {
-	shown    bool // at a terminal
-	statuses []string
-	span     spanFlags
-	page     pageFlags
-	asCSV    bool
-}
-
-func (f *endedFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.statuses, "status", nil, anyOf(dispatcher.EndStatuses)+"; may be repeated")
-	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
-	f.span.add(cmd, "ended")
-	cmd.Flags().BoolVar(&f.asCSV, "csv", false, "print them as CSV, with a header line")
-}
-
-func (f *endedFlags) read() (filter client.EndedFilter, err error) {
-	filter.Statuses = f.statuses
-	filter.Since, filter.Until, err = f.span.read()
-	return filter, err
-}
-
-func (f *endedFlags) print(out io.Writer, page wire.EndedPage) {
-	if f.asCSV {
-		printDeliveriesCSV(out, page.Data, f.shown)
-		return
-	}
-	printDeliveries(out, page.Data)
-}
-
 // newEndpointsDeliveries returns the command that lists the finished deliveries of an endpoint,
 // for a daily report.
 func newEndpointsDeliveries(s world) *cobra.Command {
-	f := endedFlags{page: pageFlags{many: true}}
-	cmd := apiCall[wire.EndedPage]{
-		do: func(cmd *cobra.Command, c *client.Client, args []string) (wire.EndedPage, error) {
-			f.shown = isTerminal(cmd.OutOrStdout())
-			filter, err := f.read()
-			if err != nil {
-				return wire.EndedPage{}, err
-			}
-			return readDeliveries(&f.page, func(limit int, cursor string) (wire.EndedPage, error) {
-				filter.Limit, filter.Cursor = limit, cursor
-				return c.EndpointDeliveries(cmd.Context(), args[0], filter)
-			}, func(p *wire.EndedPage) (*[]wire.Delivery, *int, *string) { return &p.Data, &p.LookedAt, p.NextCursor })
+	var f client.EndedFilter
+	var span spanFlags
+	cmd := listCommand[wire.EndedPage]{
+		read: func(cmd *cobra.Command, c *client.Client, args []string, p pageFlags) (wire.EndedPage, error) {
+			f.Limit, f.Cursor = p.limit, p.cursor
+			return c.EndpointDeliveries(cmd.Context(), args[0], f)
 		},
-		text: f.print,
-		then: reportEnded,
-		page: &f.page,
-		next: func(page wire.EndedPage) *string { return page.NextCursor },
+		next:       func(page wire.EndedPage) *string { return page.NextCursor },
+		deliveries: func(page *wire.EndedPage) (*[]wire.Delivery, *int) { return &page.Data, &page.LookedAt },
+		table:      func(out io.Writer, page wire.EndedPage) { printDeliveries(out, page.Data) },
+		then:       reportEnded,
 	}.on(&cobra.Command{
 		Use:   "deliveries <endpoint>",
 		Short: "List the finished deliveries of an endpoint, oldest first",
@@ -200,19 +128,21 @@ With --csv, a ' is put before a text that begins with =, +, -, @, a tab or a lin
 break, because a spreadsheet would take it for a formula.`,
 		Example: `  hookladder endpoints deliveries shop-42 --since 24h --csv > yesterday.csv
   hookladder endpoints deliveries shop-42 --status dead --since 2026-01-31T00:00:00Z`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if f.asCSV && cmd.Flags().Changed("json") {
-				return usagef("--csv and --json exclude each other")
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			if err = oneEndpoint(cmd, args); err == nil {
+				f.Since, f.Until, err = span.read()
 			}
-			return oneEndpoint(cmd, args)
+			return err
 		},
 	}, s)
-	f.add(cmd)
+	cmd.Flags().StringArrayVar(&f.Statuses, "status", nil, anyOf(dispatcher.EndStatuses)+"; may be repeated")
+	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
+	span.add(cmd, "ended")
 	return cmd
 }
 
 // reportEnded prints the cursor for later deliveries, and whether the list is complete.
-func reportEnded(cmd *cobra.Command, page wire.EndedPage, asJSON bool) error {
+func reportEnded(cmd *cobra.Command, page wire.EndedPage, _ pageFlags, asJSON bool) error {
 	if asJSON {
 		return nil
 	}

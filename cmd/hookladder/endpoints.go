@@ -217,15 +217,13 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 }
 
 func newEndpointsList(s world) *cobra.Command {
-	var p pageFlags
 	var tenants []string
-	cmd := apiCall[wire.EndpointPage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.EndpointPage, error) {
+	cmd := listCommand[wire.EndpointPage]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.EndpointPage, error) {
 			return c.Endpoints(cmd.Context(), client.EndpointFilter{Tenants: tenants, Limit: p.limit, Cursor: p.cursor})
 		},
-		text: func(out io.Writer, page wire.EndpointPage) { printEndpoints(out, page.Data) },
-		page: &p,
-		next: func(page wire.EndpointPage) *string { return page.NextCursor },
+		table: func(out io.Writer, page wire.EndpointPage) { printEndpoints(out, page.Data) },
+		next:  func(page wire.EndpointPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "list",
 		Short: "List endpoints, the newest first",

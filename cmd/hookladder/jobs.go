@@ -41,9 +41,8 @@ type deadList struct {
 func newDead(s world) *cobra.Command {
 	var f deadFlags
 	var like []string
-	var p pageFlags
-	cmd := apiCall[deadList]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (list deadList, err error) {
+	cmd := listCommand[deadList]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (list deadList, err error) {
 			since, until, err := f.span.read()
 			if err != nil {
 				return list, err
@@ -61,12 +60,11 @@ func newDead(s world) *cobra.Command {
 			})
 			return list, err
 		},
-		text: func(out io.Writer, list deadList) {
+		table: func(out io.Writer, list deadList) {
 			printReasons(out, list.groups, list.more)
 			printDead(out, list.Data)
 		},
 		json: func(out io.Writer, list deadList) error { return printJSON(out, list.Page) },
-		page: &p,
 		next: func(list deadList) *string { return list.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "dead",
@@ -249,14 +247,12 @@ func (j *jobCommand) question(survey wire.Survey) string {
 }
 
 func newJobs(s world) *cobra.Command {
-	var p pageFlags
-	cmd := apiCall[wire.JobPage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.JobPage, error) {
+	cmd := listCommand[wire.JobPage]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.JobPage, error) {
 			return c.Jobs(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
-		page: &p,
-		next: func(page wire.JobPage) *string { return page.NextCursor },
+		table: func(out io.Writer, page wire.JobPage) { printJobs(out, page.Data...) },
+		next:  func(page wire.JobPage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "jobs",
 		Short: "List jobs, which change many deliveries, or show, stop and resume one",

@@ -15,19 +15,17 @@ import (
 )
 
 func newLanes(s world) *cobra.Command {
-	var p pageFlags
 	var tenant string
 	var destinations []string
-	cmd := apiCall[wire.LanePage]{
-		do: func(cmd *cobra.Command, c *client.Client, _ []string) (wire.LanePage, error) {
+	cmd := listCommand[wire.LanePage]{
+		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.LanePage, error) {
 			if len(destinations) > 0 {
 				return c.LanesOf(cmd.Context(), tenant, destinations...)
 			}
 			return c.Lanes(cmd.Context(), p.limit, p.cursor)
 		},
-		text: func(out io.Writer, page wire.LanePage) { printLanes(out, page.Data...) },
-		page: &p,
-		next: func(page wire.LanePage) *string { return page.NextCursor },
+		table: func(out io.Writer, page wire.LanePage) { printLanes(out, page.Data...) },
+		next:  func(page wire.LanePage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes with their states",
@@ -46,7 +44,7 @@ exist yet is left out.`,
 			switch {
 			case len(destinations) == 0 && tenant != "":
 				return usagef("--tenant needs a --destination that is a URL")
-			case len(destinations) > 0 && (p.cursor != "" || cmd.Flags().Changed("limit")):
+			case len(destinations) > 0 && (cmd.Flags().Changed("cursor") || cmd.Flags().Changed("limit")):
 				return usagef("--destination lists all of its lanes: leave --limit and --cursor out")
 			}
 			return noArgs(cmd, args)

@@ -66,17 +66,6 @@ func TestTheSettingsPageListsTheSettingsThatAFileMayHave(t *testing.T) {
 	}
 }
 
-func TestTheCommandsPageListsTheCommandsOfTheCode(t *testing.T) {
-	var have, want []string
-	for _, row := range rows(page(t, "commands"), 1) {
-		have = append(have, strings.TrimPrefix(row[0], "hookladder "))
-	}
-	for _, cmd := range newRoot(world{}).Commands() {
-		want = append(want, cmd.Use)
-	}
-	require.ElementsMatch(t, want, have)
-}
-
 func TestTheDocumentsUseNoUnknownCommand(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "docs", "*.md"))
 	require.NoError(t, err)

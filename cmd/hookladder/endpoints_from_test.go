@@ -387,7 +387,7 @@ func TestAnEndpointThatIsTwiceInAFile(t *testing.T) {
 		return command(t, []string{"HOOKLADDER_URL=" + api}, text, "endpoints", "import", "-", "--from", "outpost")
 	}
 	require.Equal(t, "create d\n", run(list("a")+list("a")).out)
-	require.Contains(t, run(list("a")+list("b")).out, "endpoint 2: d: $.uid: another endpoint of the file has it too")
+	require.Contains(t, run(list("a")+list("b")).out, "endpoint 2: d: $.uid: is the same as in endpoint 1")
 }
 
 // The page's commands call this program in place of hookladder.

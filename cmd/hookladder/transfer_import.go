@@ -90,7 +90,7 @@ func (m *endpointImport) entries(in io.Reader) (next func() (fileLine, error), e
 	if m.From == "" {
 		return importEntries(in, m.Format)
 	}
-	next, lost, err := foreignEntries(in, m.From, usualImportBounds)
+	next, lost, err := foreignEntries(in, m.From, mostAnswers)
 	if err != nil {
 		return nil, fmt.Errorf("read the answers of %s: %w", m.From, err)
 	}

@@ -50,7 +50,7 @@ var files = []string{
 
 // connScripts are the scripts of the connection itself, beside the parts that all scripts share.
 // They decide nothing about deliveries.
-var connScripts = []string{"emptied.lua", "identify.lua", "probe.lua", "which_server.lua"}
+var connScripts = []string{"identify.lua", "meta.lua", "probe.lua", "which_server.lua"}
 
 // A suite is a run of tests. Suites of one kind of mutant run in their order, the fastest
 // first, until one fails.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -136,7 +135,7 @@ func TestAnInstanceThatStartsOnAnEmptiedStoreLearnsItFromAnother(t *testing.T) {
 // A project with epochs had an id, too. A Redis that skips transactions loses both.
 func TestAProjectThatLostOnlyItsIDHasLostItsEndpoints(t *testing.T) {
 	e := newEmptiable(t, 2)
-	require.NoError(t, e.Client.HDel(t.Context(), keys.Home(e.Options.Project)+keys.Meta, conn.MetaID).Err())
+	require.NoError(t, e.Client.HDel(t.Context(), keys.Home(e.Options.Project)+keys.Meta, "id").Err())
 	for range 2 {
 		lost := e.Open(2).Emptied()
 		require.NotNil(t, lost)

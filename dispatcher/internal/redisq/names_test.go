@@ -34,7 +34,7 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 // withoutHint are parts of scripts, and scripts that need no hint.
-var withoutHint = []string{"audit", "common", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "ends", "order", "lease_ready", "outcome", "verdict", "doctor", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "emptied", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant", "subject", "torn"}
+var withoutHint = []string{"audit", "common", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "ends", "order", "lease_ready", "outcome", "verdict", "doctor", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "meta", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant", "subject", "torn"}
 
 // atHome begin the names of scripts on the project's own keys.
 var atHome = []string{"endpoint_", "session_", "link_", "shown_"}
@@ -56,7 +56,7 @@ func TestScriptsDeclareNoKeyButTheTag(t *testing.T) {
 		for i, line := range strings.Split(text, "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if strings.Contains(code, "KEYS") {
-				own := name == "common" || name == "beat" || name == "identify" || name == "emptied" || name == "job_put" || name == "audit" || name == "access_common" || name == "health" || strings.HasPrefix(name, "endpoint_")
+				own := name == "common" || name == "beat" || name == "identify" || name == "meta" || name == "job_put" || name == "audit" || name == "access_common" || name == "health" || strings.HasPrefix(name, "endpoint_")
 				require.True(t, own, "%s, line %d", name, i+1)
 				require.Contains(t, code, "KEYS[1]", "line %d", i+1)
 			}

@@ -35,7 +35,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	})
 	fresh = fresh || conn.Value(set) == 1
 	if errors.Is(err, dispatcher.ErrFull) {
-		fresh, err = s.SetFull(ctx, keys.Instances, by, number)
+		fresh, err = s.setFull(ctx, keys.Instances, by, number)
 		if err == nil {
 			err = conn.Failed("beat", read.Err())
 		}
@@ -59,9 +59,9 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 	return fresh, all, nil
 }
 
-// SetFull writes a field of one of the project's hashes by a script, because Redis accepts the
+// setFull writes a field of one of the project's hashes by a script, because Redis accepts the
 // script even when memory is full. It reports in fresh whether the field is new.
-func (s *Store) SetFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
+func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
 		set = p.Eval(ctx, s.scripts.beat.Text, []string{s.home()}, key, field, value)

@@ -91,7 +91,7 @@ func (s *Store) Join(ctx context.Context, by string, a dispatcher.Instance) erro
 	key, text := s.home()+keys.About, conn.EncodeInstance(a, s.shares.options.Listens, s.shares.options.Archive)
 	err := s.conn.At(ctx, "join", conn.Home, func(p redis.Pipeliner) { p.HSet(ctx, key, by, text) })
 	if errors.Is(err, dispatcher.ErrFull) {
-		_, err = s.SetFull(ctx, keys.About, by, text)
+		_, err = s.setFull(ctx, keys.About, by, text)
 	}
 	if err == nil {
 		s.shares.add(map[string]string{by: text})

@@ -11,7 +11,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -85,11 +84,11 @@ func TestDoctorEndsAnArchiveThatNoInstanceHas(t *testing.T) {
 	require.NoError(t, s.Leave(ctx, "with"))
 	beat("without", false)
 	require.Len(t, examine(false), 1)
-	require.Equal(t, "1", s.Client().HGet(ctx, meta, conn.MetaArchive).Val())
+	require.Equal(t, "1", s.Client().HGet(ctx, meta, "archive").Val())
 	found := examine(true)
 	require.Len(t, found, 1)
 	require.True(t, found[0].Fixed)
-	require.Empty(t, s.Client().HGet(ctx, meta, conn.MetaArchive).Val())
+	require.Empty(t, s.Client().HGet(ctx, meta, "archive").Val())
 	require.Empty(t, s.Client().HGet(ctx, archived, "p").Val())
 	require.Empty(t, examine(true))
 }

@@ -48,24 +48,10 @@ func (f *Feed) All() []int { return f.conn.All() }
 // Begin makes all instances log the names of the messages that they accept. It makes partitions
 // keep data until they are archived. Running instances learn this by their next beat at the latest.
 func (f *Feed) Begin(ctx context.Context) error {
-	if err := f.announce(ctx); err != nil {
+	if err := f.conn.BeginArchive(ctx); err != nil {
 		return err
 	}
 	_, err := f.States(ctx, f.All())
-	return err
-}
-
-// announce records in :meta that there is an archive.
-func (f *Feed) announce(ctx context.Context) error {
-	key := keys.Home(f.conn.Project()) + keys.Meta
-	var flag *redis.StringCmd
-	err := f.conn.At(ctx, "read "+key, conn.Home, func(p redis.Pipeliner) { flag = p.HGet(ctx, key, conn.MetaArchive) })
-	if err == nil && flag.Val() == "" { // memory may be full until the first data are archived
-		_, err = f.store.SetFull(ctx, keys.Meta, conn.MetaArchive, 1)
-	}
-	if err == nil {
-		f.conn.SetArchives(true)
-	}
 	return err
 }
 
@@ -88,7 +74,7 @@ func (f *Feed) States(ctx context.Context, in []int) ([]archive.State, error) {
 		states, anew, err = f.read(ctx, calls)
 	}
 	if anew {
-		err = errors.Join(err, f.announce(ctx))
+		err = errors.Join(err, f.conn.BeginArchive(ctx))
 	}
 	return states, err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -49,7 +48,7 @@ func followed(server redistest.Redis) rig.OpenFunc {
 		f, options := redisqtest.NewFixture(t, s, server, redisqtest.Open)
 		raw := f.Queue
 		raw.Conn().SetArchives(true)
-		require.NoError(t, raw.Client().HSet(context.Background(), keys.Home(options.Project)+keys.Meta, conn.MetaArchive, 1).Err())
+		require.NoError(t, raw.Client().HSet(context.Background(), keys.Home(options.Project)+keys.Meta, "archive", 1).Err())
 		w := newFollower(t, admin.NewFeed(raw.Bare()))
 		states, lost := f.States, map[string]bool{}
 		f.States = func() []stored.State {

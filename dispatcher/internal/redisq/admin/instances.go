@@ -40,13 +40,11 @@ func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 // archive reports that the log is kept for an archive although no running instance has
 // one. With Fix it stops that.
 func (d *doctor) archive(ctx context.Context) error {
-	key := d.s.home() + keys.Meta
-	var flag *redis.StringCmd
-	var about *redis.MapStringStringCmd
+	var meta, about *redis.MapStringStringCmd
 	err := d.s.conn.At(ctx, "read the archive flag", conn.Home, func(p redis.Pipeliner) {
-		flag, about = p.HGet(ctx, key, conn.MetaArchive), p.HGetAll(ctx, d.s.home()+keys.About)
+		meta, about = d.s.conn.QueueMeta(ctx, p), p.HGetAll(ctx, d.s.home()+keys.About)
 	})
-	if err != nil || flag.Val() == "" || len(about.Val()) == 0 {
+	if err != nil || !conn.ParseMeta(meta.Val()).Archive || len(about.Val()) == 0 {
 		return err
 	}
 	for _, text := range about.Val() {
@@ -55,12 +53,11 @@ func (d *doctor) archive(ctx context.Context) error {
 		}
 	}
 	if d.e.Fix {
-		err = d.s.conn.At(ctx, "end the archive", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, key, conn.MetaArchive) })
-		if err == nil {
+		if err = d.s.conn.EndArchive(ctx); err == nil {
 			err = d.s.endArchive(ctx, len(d.s.tags))
 		}
 	}
-	d.report(-1, key, "unarchived", "", d.e.Fix && err == nil)
+	d.report(-1, d.s.home()+keys.Meta, "unarchived", "", d.e.Fix && err == nil)
 	return err
 }
 
@@ -151,7 +148,7 @@ func Inspect(ctx context.Context, o redisq.Options) (p Project, err error) {
 	if err != nil {
 		return p, c.Explain(err)
 	}
-	p.Layout = meta[conn.MetaSchema]
+	p.Layout = meta.Schema
 	var there *redis.StringSliceCmd
 	var about *redis.MapStringStringCmd
 	err = c.At(ctx, "read instances", conn.Home, func(r redis.Pipeliner) {

@@ -115,7 +115,7 @@ func (r *repartition) carryOut(ctx context.Context, o redisq.Options) error {
 		if r.options.DryRun {
 			return nil
 		}
-		return r.unmark(ctx) // it was stopped before it changed anything
+		return r.s.conn.RemoveMark(ctx) // it was stopped before it changed anything
 	}
 	if err := r.s.Divide(ctx, o, max(r.mark.From, r.mark.To)); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (r *repartition) begin(ctx context.Context) error {
 	if err != nil && r.mark.Phase == conn.PhaseBegin && !errors.Is(err, errBoth) {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), withinMark) // even after Ctrl-C
 		defer cancel()
-		err = errors.Join(err, r.unmark(after))
+		err = errors.Join(err, r.s.conn.RemoveMark(after))
 	}
 	return err
 }

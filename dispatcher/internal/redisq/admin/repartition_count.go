@@ -42,7 +42,7 @@ func (r *repartition) end(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.serve(ctx)
+	return r.s.conn.EndMark(ctx, r.mark.To)
 }
 
 // mustHaveMoved returns an error if a key of a lane is not in the lane's new partition.

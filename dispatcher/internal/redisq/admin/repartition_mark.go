@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,36 +19,29 @@ import (
 
 // readMark returns the mark of this repartition, and whether it has begun before.
 func (r *repartition) readMark(ctx context.Context) (m conn.Mark, again bool, err error) {
-	key := r.s.home() + keys.Meta
 	meta, err := r.s.conn.ReadMeta(ctx)
 	switch {
 	case err != nil:
 		return m, false, err
-	case len(meta) == 0:
+	case !meta.Exists:
 		return m, false, errors.New("there is no such project in this Redis")
 	}
-	if err := r.s.conn.CheckLayout(meta[conn.MetaSchema]); err != nil {
+	if err := r.s.conn.CheckLayout(meta.Schema); err != nil {
 		return m, false, err
 	}
-	r.s.conn.TakeID(meta[conn.MetaID]) // without an id no instance is subscribed
+	r.s.conn.TakeID(meta.ID) // without an id no instance is subscribed
 	r.s.conn.TakeIndex(meta)
-	if text := meta[conn.MetaRepartition]; text != "" {
-		m, err = conn.ParseMark(text)
-		switch {
-		case err != nil:
-			return m, false, err
-		case m.Phase > conn.PhaseBegin && m.To != r.options.To:
-			return m, false, fmt.Errorf("one from %d to %d partitions has not ended: finish it with --to %d first", m.From, m.To, m.To)
-		case m.Phase > conn.PhaseBegin:
-			return m, true, nil
-		}
-		// It was stopped before it changed anything.
+	m, marked, err := meta.Mark()
+	switch {
+	case err != nil:
+		return m, false, err
+	case marked && m.Phase > conn.PhaseBegin && m.To != r.options.To:
+		return m, false, fmt.Errorf("one from %d to %d partitions has not ended: finish it with --to %d first", m.From, m.To, m.To)
+	case marked && m.Phase > conn.PhaseBegin:
+		return m, true, nil
 	}
-	m = conn.Mark{To: r.options.To}
-	if m.From, err = strconv.Atoi(meta[conn.MetaPartitions]); err != nil || m.From < 1 {
-		return m, false, fmt.Errorf("%s says %q partitions", key, meta[conn.MetaPartitions])
-	}
-	return m, false, nil
+	from, err := meta.Partitions() // a marked one was stopped before it changed anything
+	return conn.Mark{From: from, To: r.options.To}, false, err
 }
 
 // reach records that a phase has begun.
@@ -58,32 +50,20 @@ func (r *repartition) reach(ctx context.Context, p conn.Phase) error {
 	if p != conn.PhaseBegin {
 		r.report(p, -1)
 	}
-	return r.s.conn.At(ctx, "mark", conn.Home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.s.home()+keys.Meta, conn.MetaRepartition, r.mark.String())
-	})
+	return r.s.conn.SetMark(ctx, r.mark)
 }
 
 // mustBeMarked returns an error if the mark has changed, because another run may have
 // ended this repartition while this process was stopped.
 func (r *repartition) mustBeMarked(ctx context.Context) error {
-	have, err := r.s.conn.ReadMeta(ctx)
-	if err == nil && have[conn.MetaRepartition] != r.mark.String() {
-		err = errors.New("another run has ended or changed it meanwhile")
+	meta, err := r.s.conn.ReadMeta(ctx)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// unmark removes the mark, so that instances start with the old partitions.
-func (r *repartition) unmark(ctx context.Context) error {
-	return r.s.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) { c.HDel(ctx, r.s.home()+keys.Meta, conn.MetaRepartition) })
-}
-
-// serve lets instances start with the new partitions. It removes the mark last.
-func (r *repartition) serve(ctx context.Context) error {
-	return r.s.conn.At(ctx, "unmark", conn.Home, func(c redis.Pipeliner) {
-		c.HSet(ctx, r.s.home()+keys.Meta, conn.MetaPartitions, r.mark.To)
-		c.HDel(ctx, r.s.home()+keys.Meta, conn.MetaRepartition)
-	})
+	if mark, _, err := meta.Mark(); err != nil || mark != r.mark {
+		return errors.New("another run has ended or changed it meanwhile")
+	}
+	return nil
 }
 
 // quietPoll is the time between two reads of the heartbeats, so a forgotten instance is
@@ -171,7 +151,7 @@ func (r *repartition) mustBeArchived(ctx context.Context) error {
 		return nil
 	}
 	meta, err := r.s.conn.ReadMeta(ctx)
-	if err != nil || meta[conn.MetaArchive] == "" {
+	if err != nil || !meta.Archive {
 		return err
 	}
 	states, err := NewFeed(r.s.Store).ReadStates(ctx, r.mark.From)

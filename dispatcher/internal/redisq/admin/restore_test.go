@@ -15,7 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -358,7 +357,7 @@ func TestAnInstanceWhoseStoreWasEmptiedTakesNothingUntilItIsPutBack(t *testing.T
 	require.NoError(t, target.Release(ctx))
 	beat(5)
 	require.NoError(t, publish("m2"))
-	require.Equal(t, "1", s.Client().HGet(ctx, keys.Home(p.Options.Project)+keys.Meta, conn.MetaArchive).Val(), "what happens is archived still")
+	require.Equal(t, "1", s.Client().HGet(ctx, keys.Home(p.Options.Project)+keys.Meta, "archive").Val(), "what happens is archived still")
 	lost, err = admin.NewRestoreTarget(other.Bare(), "restore").Emptied(ctx, "", nil)
 	require.NoError(t, err)
 	require.False(t, lost, "run again it has nothing to do")

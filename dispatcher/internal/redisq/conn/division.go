@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -93,21 +92,22 @@ func (c *Client) Recheck() *Recheck { return &Recheck{c: c} }
 
 // Read queues the query for :meta.
 func (r *Recheck) Read(ctx context.Context, p redis.Pipeliner) {
-	r.have = p.HGetAll(ctx, r.c.home+keys.Meta)
+	r.have = r.c.QueueMeta(ctx, p)
 }
 
 // Err compares :meta with the known state, and all epochs if that is due. It returns an
 // error if the project has changed.
 func (r *Recheck) Err(ctx context.Context) error {
-	c, meta := r.c, Value(r.have)
+	c := r.c
 	if r.have == nil || r.have.Err() != nil {
 		return c.changed()
 	}
+	meta := ParseMeta(r.have.Val())
 	c.division.mu.Lock()
 	defer c.division.mu.Unlock()
 	doubts := c.division.doubts.Load()
 	c.division.beats++
-	if c.division.beats < compareEach && doubts == c.division.solved.Load() && meta[MetaID] == c.ID() && meta[metaSettled] == c.settled() && meta[MetaPartitions] != "" {
+	if c.division.beats < compareEach && doubts == c.division.solved.Load() && meta.ID == c.ID() && meta.settled == c.settled() && meta.partitions != "" {
 		c.take(meta)
 		return c.changed()
 	}
@@ -120,36 +120,34 @@ func (r *Recheck) Err(ctx context.Context) error {
 }
 
 // take stores the content of :meta. The caller holds mu.
-func (c *Client) take(meta map[string]string) {
+func (c *Client) take(meta Meta) {
 	if c.checkDivision(meta); c.changed() != nil {
 		return
 	}
-	if id := meta[MetaID]; id != c.ID() && c.TakeID(id) {
+	if meta.ID != c.ID() && c.TakeID(meta.ID) {
 		c.NoteTakeover() // events published under the old id were missed
 	}
 	c.TakeIndex(meta)
-	settled, loss := meta[metaSettled], lossOf(meta)
-	c.division.settled.Store(&settled)
-	c.SetArchives(meta[MetaArchive] != "")
-	c.division.loss.Store(loss)
-	if onLoss := c.division.onLoss.Load(); onLoss != nil && !reflect.DeepEqual(c.division.reported, loss) {
-		c.division.reported = loss
-		(*onLoss)(loss)
+	c.division.settled.Store(&meta.settled)
+	c.SetArchives(meta.Archive)
+	c.division.loss.Store(meta.Loss)
+	if onLoss := c.division.onLoss.Load(); onLoss != nil && !reflect.DeepEqual(c.division.reported, meta.Loss) {
+		c.division.reported = meta.Loss
+		(*onLoss)(meta.Loss)
 	}
 }
 
 // checkDivision stops the instance if :meta has another number of partitions, or another
 // layout.
-func (c *Client) checkDivision(meta map[string]string) {
-	text, partitions, schema := meta[MetaRepartition], meta[MetaPartitions], meta[MetaSchema]
-	under, err := ParseMark(text)
-	begun := text != "" && (err != nil || under.Phase > PhaseBegin)
+func (c *Client) checkDivision(meta Meta) {
+	mark, marked, err := meta.Mark()
+	begun := marked && (err != nil || mark.Phase > PhaseBegin)
 	switch {
-	case begun || partitions != "" && partitions != strconv.Itoa(len(c.tags)):
+	case begun || meta.partitions != "" && meta.partitions != strconv.Itoa(len(c.tags)):
 		c.move(fmt.Errorf("project %s is no longer divided into %d partitions: start this instance anew: %w",
 			c.options.Project, len(c.tags), dispatcher.ErrMoved))
-	case schema != "" && c.CheckLayout(schema) != nil:
-		c.move(fmt.Errorf("%w: %w", c.CheckLayout(schema), dispatcher.ErrMoved))
+	case meta.Schema != "" && c.CheckLayout(meta.Schema) != nil:
+		c.move(fmt.Errorf("%w: %w", c.CheckLayout(meta.Schema), dispatcher.ErrMoved))
 	}
 }
 

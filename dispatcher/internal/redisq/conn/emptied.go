@@ -3,12 +3,10 @@ package conn
 import (
 	"cmp"
 	"context"
-	_ "embed" // the script
 	"errors"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,18 +20,8 @@ import (
 // partition n. All instances obey these fields, including later ones. The fields stay
 // until a person has restored the data, or given them up.
 
-//go:embed lua/emptied.lua
-var emptiedSrc string
-
-var emptiedScript = NewScript("emptied", emptiedSrc)
-
-const (
-	metaEmptied = "emptied"
-	metaSettled = "settled" // a random text, which changes after each loss that was restored or given up
-
-	// unknownEpoch is recorded for data whose epoch no instance knew.
-	unknownEpoch = "?"
-)
+// unknownEpoch is recorded for data whose epoch no instance knew.
+const unknownEpoch = "?"
 
 // emptiedOf returns the field for the loss of a partition, or of home.
 func emptiedOf(partition int) string {
@@ -41,24 +29,6 @@ func emptiedOf(partition int) string {
 		return metaEmptied
 	}
 	return metaEmptied + ":" + strconv.Itoa(partition)
-}
-
-// lossOf returns the loss that :meta records, or nil.
-func lossOf(meta map[string]string) *dispatcher.Emptied {
-	loss := &dispatcher.Emptied{Archived: meta[MetaArchive] != ""}
-	for field := range meta {
-		switch n, err := strconv.Atoi(strings.TrimPrefix(field, metaEmptied+":")); {
-		case field == metaEmptied:
-			loss.Home = true
-		case err == nil && n >= 0 && strings.HasPrefix(field, metaEmptied+":"):
-			loss.Partitions = append(loss.Partitions, n)
-		}
-	}
-	slices.Sort(loss.Partitions)
-	if !loss.Home && len(loss.Partitions) == 0 {
-		return nil
-	}
-	return loss
 }
 
 // Loss returns the data that were lost, and neither restored nor given up; nil: none.
@@ -119,10 +89,10 @@ func (c *Client) Intact(ctx context.Context, in ...int) error {
 	if err := c.lostAmong(in); err != nil {
 		return err
 	}
-	var home *redis.SliceCmd
+	var home *redis.MapStringStringCmd
 	read := make([]*redis.StringCmd, len(in))
 	b := Batch{Doing: "read epochs", Calls: []Call{{Partition: Home, Fill: func(p redis.Pipeliner) {
-		home = p.HMGet(ctx, c.home+keys.Meta, MetaID, metaEmptied, metaSettled)
+		home = c.QueueMeta(ctx, p)
 	}}}}
 	for i, n := range in {
 		b.Calls = append(b.Calls, Call{Partition: n, Fill: func(p redis.Pipeliner) { read[i] = p.HGet(ctx, c.tags[n]+keys.Limits, keys.Epoch) }})
@@ -132,7 +102,7 @@ func (c *Client) Intact(ctx context.Context, in ...int) error {
 			return c.InPartition(r.Partition, r.Err)
 		}
 	}
-	same := c.sameHome(home.Val())
+	same := c.sameHome(ParseMeta(home.Val()))
 	for i, n := range in {
 		same = same && read[i].Val() == c.Epoch(n)
 	}
@@ -148,13 +118,9 @@ func (c *Client) Intact(ctx context.Context, in ...int) error {
 // IntactAll is Intact for home and all partitions.
 func (c *Client) IntactAll(ctx context.Context) error { return c.Intact(ctx, c.All()...) }
 
-// sameHome reports whether id, emptied and settled of :meta are unchanged.
-func (c *Client) sameHome(have []any) bool {
-	text := func(i int) string {
-		t, _ := have[i].(string)
-		return t
-	}
-	return len(have) == 3 && text(0) == c.ID() && text(1) == "" && text(2) == c.settled()
+// sameHome reports whether home has the same data as at the start of this instance.
+func (c *Client) sameHome(meta Meta) bool {
+	return meta.ID == c.ID() && !meta.lostHome() && meta.settled == c.settled()
 }
 
 func (c *Client) lostAmong(in []int) error {
@@ -189,12 +155,12 @@ func (c *Client) Verify(ctx context.Context) error {
 }
 
 // verify is Verify with the content of :meta. The caller holds mu.
-func (c *Client) verify(ctx context.Context, meta map[string]string) error {
+func (c *Client) verify(ctx context.Context, meta Meta) error {
 	if c.checkDivision(meta); c.changed() != nil {
 		return c.changed()
 	}
-	anew := meta[metaSettled] != "" && meta[metaSettled] != c.settled()
-	if meta[MetaID] != c.ID() && !anew && meta[metaEmptied] == "" {
+	anew := meta.settled != "" && meta.settled != c.settled()
+	if meta.ID != c.ID() && !anew && !meta.lostHome() {
 		if err := c.noteEmptied(ctx, map[int]string{Home: c.ID()}); err != nil {
 			return err
 		}
@@ -212,7 +178,7 @@ func (c *Client) verify(ctx context.Context, meta map[string]string) error {
 
 // verifyPartitions records which partitions lost their data, and stores their new epochs. If a
 // loss ended after the epochs were read, new epochs are not another loss.
-func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, anew bool) error {
+func (c *Client) verifyPartitions(ctx context.Context, meta Meta, anew bool) error {
 	found, err := c.readEpochs(ctx, c.All())
 	if err != nil {
 		return err
@@ -223,7 +189,7 @@ func (c *Client) verifyPartitions(ctx context.Context, meta map[string]string, a
 		switch {
 		case epoch != "" && (known == "" || epoch == known || anew):
 			c.learnEpoch(n, epoch)
-		case meta[emptiedOf(n)] != "" && epoch != "":
+		case meta.Loss.Has(n) && epoch != "":
 			c.learnEpoch(n, epoch)
 		default:
 			lost[n] = cmp.Or(known, unknownEpoch)
@@ -246,29 +212,11 @@ func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 	for n, epoch := range lost {
 		fields = append(fields, emptiedOf(n), epoch)
 	}
-	fields = append(fields, MetaPartitions, len(c.tags), MetaSchema, schemaVersion, MetaID, newID(), metaEpochs, 1, metaIndex, c.knownIndex())
+	fields = append(fields, metaPartitions, len(c.tags), metaSchema, schemaVersion, metaID, newID(), metaEpochs, 1, metaIndex, c.knownIndex())
 	if c.Archives() {
-		fields = append(fields, MetaArchive, 1)
+		fields = append(fields, metaArchive, 1)
 	}
-	return c.writeMeta(ctx, fields, false)
-}
-
-// writeMeta writes fields of :meta and removes others in one step. With over it
-// overwrites existing fields.
-func (c *Client) writeMeta(ctx context.Context, fields []any, over bool, gone ...string) error {
-	args := append([]any{len(fields) / 2}, fields...)
-	args = append(args, Flag(over))
-	for _, field := range gone {
-		args = append(args, field)
-	}
-	var done *redis.Cmd
-	err := c.At(ctx, "write "+c.home+keys.Meta, Home, func(p redis.Pipeliner) {
-		done = p.Eval(ctx, emptiedScript.Text, []string{c.home}, args...)
-	})
-	if err == nil {
-		err = Failed("write "+c.home+keys.Meta, done.Err())
-	}
-	return err
+	return c.writeMeta(ctx, metaChange{fields: fields, full: true})
 }
 
 // giveEpochs gives partitions without an epoch a new one, unless another instance was first, and
@@ -296,7 +244,7 @@ func (c *Client) EndLoss(ctx context.Context, loss *dispatcher.Emptied) error {
 	for _, n := range loss.Partitions {
 		gone = append(gone, emptiedOf(n))
 	}
-	if err := c.writeMeta(ctx, []any{metaSettled, NewEpoch()}, true, gone...); err != nil {
+	if err := c.writeMeta(ctx, metaChange{fields: []any{metaSettled, NewEpoch()}, over: true, gone: gone, full: true}); err != nil {
 		return err
 	}
 	return c.Verify(ctx)

@@ -63,7 +63,7 @@ func (c *Client) MakeEpochs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	made := meta[metaEpochs] != ""
+	made := meta.epochs
 	var missing []int
 	for n := range c.tags {
 		epoch, answered := found[n]
@@ -87,17 +87,17 @@ func (c *Client) Whole(ctx context.Context, partitions int) error {
 	if err != nil {
 		return err
 	}
-	if loss := lossOf(meta); loss != nil {
-		return loss
+	if meta.Loss != nil {
+		return meta.Loss
 	}
-	if meta[metaEpochs] == "" {
+	if !meta.epochs {
 		return nil
 	}
 	found, err := c.readEpochs(ctx, keys.Partitions(partitions))
 	if err != nil {
 		return err
 	}
-	loss := &dispatcher.Emptied{Archived: meta[MetaArchive] != ""}
+	loss := &dispatcher.Emptied{Archived: meta.Archive}
 	for n := range partitions {
 		if epoch, answered := found[n]; answered && epoch == "" {
 			loss.Partitions = append(loss.Partitions, n)
@@ -130,8 +130,7 @@ func (c *Client) makeMissing(ctx context.Context, missing []int, all bool) error
 	if !all {
 		return nil
 	}
-	key := c.home + keys.Meta
-	return c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { p.HSet(ctx, key, metaEpochs, 1) })
+	return c.writeMeta(ctx, metaChange{fields: []any{metaEpochs, 1}, over: true})
 }
 
 // readEpochs reads the epochs of partitions; empty: none. It skips a partition that can't

@@ -3,14 +3,12 @@ package conn
 import (
 	"context"
 	"crypto/rand"
-	_ "embed" // the script
 	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -18,11 +16,6 @@ import (
 // databases publish on the same channels. A hint of one would mislead the other. So each
 // project has a random id in :meta. It is the prefix of every published message, and
 // messages with another id are ignored.
-
-//go:embed lua/identify.lua
-var identifySrc string
-
-var identifyScript = NewScript("identify", identifySrc)
 
 // nameless is used for the id of a project without one. No subscriber receives it,
 // because no instance runs without an id.
@@ -58,18 +51,21 @@ func (c *Client) TakeID(id string) bool {
 
 // identify stores the id from :meta. The first start creates it, even if memory is full. A
 // project with epochs had an id, so if it has none, the data of home were lost.
-func (c *Client) identify(ctx context.Context, meta map[string]string) error {
-	id := meta[MetaID]
-	if id == "" && meta[metaEpochs] != "" {
-		if err := c.writeMeta(ctx, []any{metaEmptied, unknownEpoch}, false); err != nil {
+func (c *Client) identify(ctx context.Context, meta Meta) error {
+	id := meta.ID
+	if id == "" && meta.epochs {
+		if err := c.writeMeta(ctx, metaChange{fields: []any{metaEmptied, unknownEpoch}, full: true}); err != nil {
 			return err
 		}
-		meta[metaEmptied] = unknownEpoch
-		c.division.loss.Store(lossOf(meta))
+		loss := dispatcher.Emptied{Home: true, Archived: meta.Archive}
+		if meta.Loss != nil {
+			loss.Partitions = meta.Loss.Partitions
+		}
+		c.division.loss.Store(&loss)
 	}
 	if id == "" {
 		var err error
-		if id, err = c.KeepRandom(ctx, MetaID, newID()); err != nil {
+		if id, err = c.keepRandom(ctx, metaID, newID()); err != nil {
 			return err
 		}
 	}
@@ -77,23 +73,6 @@ func (c *Client) identify(ctx context.Context, meta map[string]string) error {
 		return fmt.Errorf("%s says %q as the project's id, which must be 1 to 32 hex digits", c.home+keys.Meta, id)
 	}
 	return nil
-}
-
-// KeepRandom stores a random text in a field of :meta, even if memory is full. It returns
-// the text of the instance that was first.
-func (c *Client) KeepRandom(ctx context.Context, field, text string) (string, error) {
-	var made *redis.Cmd
-	err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
-		made = p.Eval(ctx, identifyScript.Text, []string{c.home}, keys.Meta, field, text)
-	})
-	if err != nil {
-		return "", err
-	}
-	kept, err := made.Text()
-	if err != nil {
-		return "", Failed("identify", err)
-	}
-	return kept, nil
 }
 
 // Ours removes the project's id from a published message, and reports whether the message

@@ -29,8 +29,8 @@ func (p Phase) String() string { return Phases[p] }
 // String returns the text of a mark.
 func (m Mark) String() string { return fmt.Sprintf("%d %d %s", m.From, m.To, m.Phase) }
 
-// ParseMark parses the text of a mark.
-func ParseMark(text string) (Mark, error) {
+// parseMark parses the text of a mark.
+func parseMark(text string) (Mark, error) {
 	var m Mark
 	var word string
 	if _, err := fmt.Sscanf(text, "%d %d %s", &m.From, &m.To, &word); err == nil && m.From > 0 && m.To > 0 {
@@ -46,13 +46,9 @@ func ParseMark(text string) (Mark, error) {
 
 // underWay returns an error while a repartition has not ended, because some deliveries
 // are in partitions that no instance would poll.
-func underWay(meta map[string]string) error {
-	text := meta[MetaRepartition]
-	if text == "" {
-		return nil
-	}
-	m, err := ParseMark(text)
-	if err != nil {
+func underWay(meta Meta) error {
+	m, marked, err := meta.Mark()
+	if err != nil || !marked {
 		return err
 	}
 	if m.Phase == PhaseBegin {

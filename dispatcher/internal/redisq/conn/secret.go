@@ -8,44 +8,31 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-// Random keys of the project, in hex, are fields of :meta. The first instance that needs
-// one creates it.
-const (
-	MetaCursors = "cursors" // encrypts the cursors of lists
-	MetaLocal   = "local"   // binds links and sessions to this project, with the API keys
-	MetaForgets = "forgets" // hashes forgotten names in the audit log
-	metaIndex   = "index"   // hashes tenants and subjects in the names of keys
-)
-
-// secretSize is the length of such a key in bytes.
+// secretSize is the length of a random key of the project in bytes.
 const secretSize = 32
 
 // secrets is the form of a key. Scripts rely on it.
 var secrets = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Secret reads a random key of the project, and creates it if there is none, even if
-// memory is full.
+// Secret reads a random key of the project, a field of :meta in hex. The first instance that needs
+// one creates it, even if memory is full.
 func (c *Client) Secret(ctx context.Context, field string) ([]byte, error) {
-	meta := c.home + keys.Meta
-	var read *redis.StringCmd
-	err := c.At(ctx, "read "+meta, Home, func(p redis.Pipeliner) { read = p.HGet(ctx, meta, field) })
+	meta, err := c.ReadMeta(ctx)
 	if err != nil {
 		return nil, err
 	}
-	text := Value(read)
+	text := meta.secrets[field]
 	if text == "" {
-		if text, err = c.KeepRandom(ctx, field, newSecret()); err != nil {
+		if text, err = c.keepRandom(ctx, field, newSecret()); err != nil {
 			return nil, err
 		}
 	}
 	if !secrets.MatchString(text) {
-		return nil, fmt.Errorf("%s of %s is not a key: remove the field, so that another one is created", field, meta)
+		return nil, fmt.Errorf("%s of %s is not a key: remove the field, so that another one is created", field, c.home+keys.Meta)
 	}
 	return hex.DecodeString(text)
 }
@@ -58,8 +45,10 @@ func newSecret() string {
 
 // TakeIndex stores the key of the index from :meta. If :meta has none, the known key
 // stays.
-func (c *Client) TakeIndex(meta map[string]string) {
-	if text := meta[metaIndex]; secrets.MatchString(text) {
+func (c *Client) TakeIndex(meta Meta) { c.takeIndex(meta.secrets[metaIndex]) }
+
+func (c *Client) takeIndex(text string) {
+	if secrets.MatchString(text) {
 		c.index.Store(&text)
 	}
 }
@@ -73,13 +62,13 @@ func (c *Client) indexKey() string {
 }
 
 // needIndex stores the key of the index, and creates it if there is none.
-func (c *Client) needIndex(ctx context.Context, meta map[string]string) error {
-	if c.TakeIndex(meta); meta[metaIndex] != "" && c.index.Load() != nil {
+func (c *Client) needIndex(ctx context.Context, meta Meta) error {
+	if c.TakeIndex(meta); meta.secrets[metaIndex] != "" && c.index.Load() != nil {
 		return nil
 	}
 	key, err := c.Secret(ctx, metaIndex)
 	if err == nil {
-		c.TakeIndex(map[string]string{metaIndex: hex.EncodeToString(key)})
+		c.takeIndex(hex.EncodeToString(key))
 	}
 	return err
 }

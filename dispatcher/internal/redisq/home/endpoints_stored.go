@@ -35,10 +35,10 @@ func (s *StoredEndpoint) There() bool { return s.there }
 func (s *Endpoints) StoredByID(ctx context.Context, ids []string) (list []StoredEndpoint, home string, err error) {
 	for some := range slices.Chunk(ids, storedAtOnce) {
 		var records, ends *redis.SliceCmd
-		var id *redis.StringCmd
+		var meta *redis.MapStringStringCmd
 		err := s.conn.At(ctx, "read endpoints", conn.Home, func(p redis.Pipeliner) {
 			records, ends = p.HMGet(ctx, s.home+keys.Endpoints, some...), p.HMGet(ctx, s.home+keys.Gone, some...)
-			id = p.HGet(ctx, s.home+keys.Meta, conn.MetaID)
+			meta = s.conn.QueueMeta(ctx, p)
 		})
 		if err != nil {
 			return nil, "", err
@@ -55,7 +55,7 @@ func (s *Endpoints) StoredByID(ctx context.Context, ids []string) (list []Stored
 			stored.there = there
 			list = append(list, stored)
 		}
-		if home = id.Val(); home != s.conn.ID() {
+		if home = conn.ParseMeta(meta.Val()).ID; home != s.conn.ID() {
 			return list, home, nil
 		}
 	}

@@ -83,7 +83,7 @@ var Kinds = []Kind{
 
 // HomeKinds lists the project's own keys, after Home.
 var HomeKinds = []Kind{
-	{Meta, "META", "hash", OfNone, "conn/project.go", "conn/division.go"},
+	{Meta, "META", "hash", OfNone, "conn/meta.go", "conn/meta.go"},
 	{Instances, "INSTANCES", "hash", OfInstance, "reap.go", "reap.go"},
 	{About, "ABOUT", "hash", OfInstance, "shares.go", "read/instances.go"},
 	{Departed, "DEPARTED", "zset", OfInstance, "reap.go", "reap.go"},

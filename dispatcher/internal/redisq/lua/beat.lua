@@ -3,7 +3,7 @@
 -- after that refusal: the commands in a script count too, and beats go on for ever. It has nothing of common.
 --
 -- KEYS[1] tag      {<project>}, never exists
--- ARGV[1] key      :instances, :about, or :meta when an archive begins
+-- ARGV[1] key      :instances or :about
 -- ARGV[2] by       the instance
 -- ARGV[3] value
 -- returns 1 when the instance was not there

@@ -168,32 +168,23 @@ func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.Job
 }
 
 func (s *Store) change(ctx context.Context, sc conn.Script, by string, ids []dispatcher.DeliveryID, before []any) ([]dispatcher.Change, error) {
-	lists := make(map[int][]int, 1)
-	for i, id := range ids {
-		n := s.conn.PartitionOf(id.Lane)
-		lists[n] = append(lists[n], i)
-	}
-	var calls []conn.Call
-	var shares [][]int
-	for n, list := range lists {
-		conn.Each(len(list), changeBatch, func(from, to int) {
-			args := append(make([]any, 0, len(before)+to-from), before...)
-			for _, i := range list[from:to] {
-				args = append(args, ids[i].String())
-			}
-			calls = append(calls, conn.Call{Partition: n, Args: args})
-			shares = append(shares, list[from:to])
-		})
+	shares := conn.Grouped(len(ids), changeBatch, func(i int) int { return s.conn.PartitionOf(ids[i].Lane) })
+	calls := make([]conn.Call, len(shares))
+	for k, share := range shares {
+		args := append(make([]any, 0, len(before)+len(share.At)), before...)
+		for _, i := range share.At {
+			args = append(args, ids[i].String())
+		}
+		calls[k] = conn.Call{Partition: share.Partition, Args: args}
 	}
 	changes := make([]dispatcher.Change, len(ids))
-	var errs []error
 	var unknown []int // partitions in which a delivery was not found
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: sc, By: by, Calls: calls}) {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: sc, By: by, Calls: calls}, func(k int, r *conn.Call) error {
 		if h, ok := r.Hint(); ok {
 			s.observeDeaths(h)
 			r.Text() // noJob
 		}
-		for _, at := range shares[i] {
+		for _, at := range shares[k].At {
 			changes[at] = dispatcher.Change{ID: ids[at]}
 			if r.Err != nil {
 				continue
@@ -205,10 +196,10 @@ func (s *Store) change(ctx context.Context, sc conn.Script, by string, ids []dis
 				unknown = append(unknown, r.Partition)
 			}
 		}
-		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
-	}
+		return r.Err
+	})
 	if len(unknown) > 0 {
-		errs = append(errs, s.conn.Intact(ctx, unknown...))
+		err = conn.JoinErrors(err, s.conn.Intact(ctx, unknown...))
 	}
-	return changes, conn.JoinErrors(errs...)
+	return changes, err
 }

@@ -39,8 +39,7 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Args: []any{moveBatch, claimBytes / len(in)}}
 	}
-	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.move, By: by, Calls: calls}) {
+	err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.move, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
@@ -48,9 +47,9 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 			ended = s.readAdopted(&r.Reply, h, ended)
 			s.observeDeaths(h)
 		}
-		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
-	}
-	return ended, conn.JoinErrors(errs...)
+		return r.Err
+	})
+	return ended, err
 }
 
 // readAdopted reads deliveries that consumers had taken and that are leased to the caller now.
@@ -118,14 +117,12 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 	}
 	var claimed []dispatcher.Claimed
 	var hints []conn.Hint
-	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}) {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
 		if r.Err != nil {
-			errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
-			continue
+			return r.Err
 		}
 		a := &r.Reply
 		h, _ := r.Hint()
@@ -145,11 +142,11 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 				c.Version, c.Egress, c.NewLane = f.version, f.wait, f.unseen
 			}
 		}
-		errs = append(errs, s.conn.InPartition(r.Partition, a.Err))
 		s.observeDeaths(h)
 		hints = append(hints, h)
-	}
-	return claimed, hints, conn.JoinErrors(errs...)
+		return a.Err
+	})
+	return claimed, hints, err
 }
 
 // readClaimed reads one delivery. If its record can't be read, the delivery keeps its lease and has

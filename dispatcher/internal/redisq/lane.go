@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,25 +72,20 @@ const endWaitsBatch = 200
 
 // EndWaits makes lanes that wait for our own network ready to be attempted at once.
 func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) error {
-	lists := map[int][]any{}
-	for _, lane := range lanes {
-		n := s.conn.PartitionOf(lane)
-		lists[n] = append(lists[n], string(lane))
-	}
 	var calls []conn.Call
-	for n, list := range lists {
-		for part := range slices.Chunk(list, endWaitsBatch) {
-			calls = append(calls, conn.Call{Partition: n, Args: part})
+	for _, share := range conn.Grouped(len(lanes), endWaitsBatch, func(i int) int { return s.conn.PartitionOf(lanes[i]) }) {
+		call := conn.Call{Partition: share.Partition}
+		for _, i := range share.At {
+			call.Args = append(call.Args, string(lanes[i]))
 		}
+		calls = append(calls, call)
 	}
-	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.endWaits, By: by, Calls: calls}) {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.endWaits, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if h, ok := r.Hint(); ok {
 			s.observe(h)
 		}
-		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
-	}
-	err := conn.JoinErrors(errs...)
+		return r.Err
+	})
 	s.partitions.Fail(err)
 	return err
 }

@@ -20,15 +20,10 @@ const (
 // Settle records a batch of outcomes. If a partition does not reply, all outcomes of the partition
 // return its error. They may be retried.
 func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) []dispatcher.Settled {
-	lists := make(map[int][]int, 1)
-	for i := range batch {
-		n := s.conn.PartitionOf(batch[i].ID.Lane)
-		lists[n] = append(lists[n], i)
-	}
 	var jobs []conn.Call
 	var shares [][]int
-	for n, list := range lists {
-		for len(list) > 0 {
+	for _, group := range conn.Grouped(len(batch), 0, func(i int) int { return s.conn.PartitionOf(batch[i].ID.Lane) }) {
+		for list := group.At; len(list) > 0; {
 			args, size, bytes := make([]any, 0, 11*min(len(list), settleBatch)), 0, 0
 			var log read.LogEntry // lines of the outcomes in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
@@ -40,7 +35,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 				bytes += len(o.Attempt.Excerpt) + len(o.Attempt.Error)
 				size++
 			}
-			jobs = append(jobs, conn.Call{Partition: n, Args: append(log.Args(len(args)), args...)})
+			jobs = append(jobs, conn.Call{Partition: group.Partition, Args: append(log.Args(len(args)), args...)})
 			shares = append(shares, list[:size])
 			list = list[size:]
 		}

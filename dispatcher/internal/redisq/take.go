@@ -14,15 +14,7 @@ import (
 // each partition of these lanes. If there are more partitions than wanted deliveries, it then asks
 // the other partitions for the deliveries that the first ones lacked.
 func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken dispatcher.Taken, err error) {
-	lanes := map[int][]any{}
-	var in []int
-	for _, lane := range t.Lanes {
-		n := s.conn.PartitionOf(lane)
-		if lanes[n] == nil {
-			in = append(in, n)
-		}
-		lanes[n] = append(lanes[n], string(lane))
-	}
+	in := conn.Grouped(len(t.Lanes), 0, func(i int) int { return s.conn.PartitionOf(t.Lanes[i]) })
 	for wanted := min(t.Most, dispatcher.TakeMost); err == nil && len(in) > 0 && (t.Most == 0 || wanted > len(taken.Claimed)); {
 		left := wanted - len(taken.Claimed)
 		asked := min(left, len(in))
@@ -30,21 +22,22 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 			asked = len(in)
 		}
 		var calls []conn.Call
-		for i, n := range in[:asked] {
+		for i, share := range in[:asked] {
 			suspects := (t.Suspects - i + asked - 1) / asked
 			args := []any{(left - i + asked - 1) / asked, max(min(t.Bytes, claimBytes)/asked, 1), t.For.Milliseconds(), t.Token, t.Owner, suspects}
-			calls = append(calls, conn.Call{Partition: n, Args: append(args, lanes[n]...)})
+			for _, at := range share.At {
+				args = append(args, string(t.Lanes[at]))
+			}
+			calls = append(calls, conn.Call{Partition: share.Partition, Args: args})
 		}
 		in = in[asked:]
-		var errs []error
-		for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.take, By: by, Calls: calls}) {
-			errs = append(errs, s.conn.InPartition(r.Partition, s.readTaken(&r, &taken)))
-		}
-		err = conn.JoinErrors(errs...)
+		err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.take, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
+			return s.readTaken(r, &taken)
+		})
 	}
-	for _, n := range in { // these partitions were not asked
-		for _, lane := range lanes[n] {
-			taken.More = append(taken.More, dispatcher.Lane(lane.(string)))
+	for _, share := range in { // these partitions were not asked
+		for _, at := range share.At {
+			taken.More = append(taken.More, t.Lanes[at])
 		}
 	}
 	if err != nil {
@@ -119,9 +112,9 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 		calls, shares := s.adoptCalls(leases, todo, lasts)
 		todo = nil
 		for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.adopt, By: by, Calls: calls}) {
-			later, err := s.readAdoptions(&r, leases, shares[i], out)
+			later, err := s.readAdoptions(&r, leases, shares[i].At, out)
 			if err = s.conn.InPartition(r.Partition, err); err != nil {
-				for _, at := range shares[i] {
+				for _, at := range shares[i].At {
 					if out[at].Claimed == nil {
 						out[at].Err = err
 					}
@@ -137,31 +130,21 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 
 // adoptCalls returns the calls for some of the leases, and the leases that each call is for. If a
 // lease is named twice, its order is kept.
-func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int64) (calls []conn.Call, shares [][]int) {
-	lists := map[int][]int{}
-	var in []int
-	for _, i := range todo {
-		n := s.conn.PartitionOf(leases[i].ID.Lane)
-		if lists[n] == nil {
-			in = append(in, n)
-		}
-		lists[n] = append(lists[n], i)
-	}
-	for _, n := range in {
-		for share := range slices.Chunk(lists[n], adoptBatch) {
-			calls, shares = append(calls, conn.Call{Partition: n}), append(shares, share)
-		}
-	}
+func (s *Store) adoptCalls(leases []dispatcher.TakenLease, todo []int, lasts int64) (calls []conn.Call, shares []conn.Share) {
+	shares = conn.Grouped(len(todo), adoptBatch, func(k int) int { return s.conn.PartitionOf(leases[todo[k]].ID.Lane) })
+	calls = make([]conn.Call, len(shares))
 	for k, share := range shares {
-		args := append(make([]any, 0, 2+3*len(share)), lasts, claimBytes/len(calls))
-		for _, i := range share {
+		args := append(make([]any, 0, 2+3*len(share.At)), lasts, claimBytes/len(calls))
+		for j, of := range share.At {
+			i := todo[of]
+			share.At[j] = i
 			token := leases[i].Token
 			if leases[i].NotReceived {
 				token = "-" + token
 			}
 			args = append(args, leases[i].ID.String(), token, leases[i].Owner)
 		}
-		calls[k].Args = args
+		calls[k] = conn.Call{Partition: share.Partition, Args: args}
 	}
 	return calls, shares
 }

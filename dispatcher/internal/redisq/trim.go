@@ -67,8 +67,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room), s.shareOfLog(keep.LogBytes), backlog,
 		}}
 	}
-	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.trim, By: by, Calls: calls}) {
+	err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.trim, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if h, ok := r.Hint(); ok {
 			t.Finished += int(r.Number())
 			t.Seen += int(r.Number())
@@ -88,9 +87,9 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 				s.observeDeaths(h) // a lane was placed again, because its time came from another clock
 			}
 		}
-		errs = append(errs, s.conn.InPartition(r.Partition, r.Err))
-	}
-	return t, more, conn.JoinErrors(errs...)
+		return r.Err
+	})
+	return t, more, err
 }
 
 // shareOfLog returns one partition's part of the memory for :attempts.

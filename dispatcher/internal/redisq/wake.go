@@ -222,11 +222,9 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]conn.Hint, error) {
 		}}
 	}
 	hints := make([]conn.Hint, 0, len(in))
-	var errs []error
-	for i, e := range s.conn.Send(ctx, conn.Batch{Doing: "peek", Clock: true, Calls: calls}) {
+	err := s.conn.SendEach(ctx, conn.Batch{Doing: "peek", Clock: true, Calls: calls}, func(i int, e *conn.Call) error {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
-			continue
+			return e.Err
 		}
 		h := conn.Hint{Partition: e.Partition, Now: e.Now, Sent: e.Sent, Weight: -1}
 		if head := heads[i][0].Val(); len(head) > 0 {
@@ -240,8 +238,9 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]conn.Hint, error) {
 			}
 		}
 		hints = append(hints, h)
-	}
-	return hints, conn.JoinErrors(errs...)
+		return nil
+	})
+	return hints, err
 }
 
 // Notify sets the events that the store calls from now on.

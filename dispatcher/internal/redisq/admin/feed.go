@@ -91,8 +91,7 @@ func (f *Feed) ReadStates(ctx context.Context, partitions int) ([]archive.State,
 
 func (f *Feed) read(ctx context.Context, calls []conn.Call) (states []archive.State, anew bool, err error) {
 	states = make([]archive.State, 0, len(calls))
-	var errs []error
-	for _, r := range f.conn.Send(ctx, conn.Batch{Script: stateScript, Clock: true, Calls: calls}) {
+	err = f.conn.SendEach(ctx, conn.Batch{Script: stateScript, Clock: true, Calls: calls}, func(_ int, r *conn.Call) error {
 		s := archive.State{Partition: r.Partition, Now: r.Now}
 		if r.Err == nil {
 			anew = r.Number() == 1 || anew
@@ -101,9 +100,9 @@ func (f *Feed) read(ctx context.Context, calls []conn.Call) (states []archive.St
 		if r.Err == nil {
 			states = append(states, s)
 		}
-		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
-	}
-	return states, anew, conn.JoinErrors(errs...)
+		return r.Err
+	})
+	return states, anew, err
 }
 
 // readState reads the reply of archive_state for one partition.
@@ -150,11 +149,7 @@ func (f *Feed) Archived(ctx context.Context, parts []archive.Part) error {
 		p := &parts[i]
 		calls[i] = conn.Call{Partition: p.Partition, Args: []any{p.Epoch, p.To.String(), p.Bytes}}
 	}
-	var errs []error
-	for _, r := range f.conn.Send(ctx, conn.Batch{Script: archivedScript, Calls: calls}) {
-		errs = append(errs, f.conn.InPartition(r.Partition, r.Err))
-	}
-	return conn.JoinErrors(errs...)
+	return f.conn.SendEach(ctx, conn.Batch{Script: archivedScript, Calls: calls}, func(_ int, r *conn.Call) error { return r.Err })
 }
 
 // about is the state of a partition's log.

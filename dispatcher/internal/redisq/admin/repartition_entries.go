@@ -119,11 +119,7 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	for q := range r.mark.To {
 		calls = append(calls, conn.Call{Partition: q})
 	}
-	var errs []error
-	for _, done := range r.s.conn.Send(ctx, conn.Batch{Script: r.s.scripts.ends, Calls: calls}) {
-		errs = append(errs, r.s.conn.InPartition(done.Partition, done.Err))
-	}
-	return conn.JoinErrors(errs...)
+	return r.s.conn.SendEach(ctx, conn.Batch{Script: r.s.scripts.ends, Calls: calls}, func(_ int, done *conn.Call) error { return done.Err })
 }
 
 // forgottenFields have the ms of the newest finished deliveries that a trim forgot, in

@@ -108,11 +108,7 @@ func (t *RestoreTarget) Release(ctx context.Context) error {
 // everywhere begins or ends the pause in each partition that is filled.
 func (t *RestoreTarget) everywhere(ctx context.Context, begin int) error {
 	calls := slices.DeleteFunc(t.conn.Everywhere([]any{begin}), func(c conn.Call) bool { return !t.fills(c.Partition) })
-	var errs []error
-	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: calls}) {
-		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
-	}
-	return conn.JoinErrors(errs...)
+	return t.conn.SendEach(ctx, conn.Batch{Script: t.hold, By: t.by, Calls: calls}, func(_ int, r *conn.Call) error { return r.Err })
 }
 
 // PutEndpoints puts back endpoints, the limits of their lanes, and the paused lanes.

@@ -26,29 +26,21 @@ const (
 
 // PutKnown adds ids to the known ids.
 func (t *RestoreTarget) PutKnown(ctx context.Context, known []archive.Known) error {
-	args := map[int][]any{}
-	for i := range known {
-		k := &known[i]
-		n := t.conn.PartitionOf(k.Lane)
-		if !t.fills(n) {
+	var calls []conn.Call
+	for _, share := range conn.Grouped(len(known), knownAtOnce, func(i int) int { return t.conn.PartitionOf(known[i].Lane) }) {
+		if !t.fills(share.Partition) {
 			continue
 		}
-		args[n] = append(args[n], k.ID, k.Digest[:], conn.ToMillis(k.Ended))
-	}
-	var calls []conn.Call
-	for n, list := range args {
-		for some := range slices.Chunk(list, 3*knownAtOnce) {
-			calls = append(calls, conn.Call{Partition: n, Args: some})
+		call := conn.Call{Partition: share.Partition}
+		for _, i := range share.At {
+			k := &known[i]
+			call.Args = append(call.Args, k.ID, k.Digest[:], conn.ToMillis(k.Ended))
 		}
+		calls = append(calls, call)
 	}
-	var errs []error
-	for _, r := range t.conn.Send(ctx, conn.Batch{Script: t.known, By: t.by, Durable: true, Calls: calls}) {
-		if r.Err == nil {
-			r.Err = r.Weak
-		}
-		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
-	}
-	return conn.JoinErrors(errs...)
+	return t.conn.SendEach(ctx, conn.Batch{Script: t.known, By: t.by, Durable: true, Calls: calls}, func(_ int, r *conn.Call) error {
+		return cmp.Or(r.Err, r.Weak)
+	})
 }
 
 // Put puts unfinished deliveries back in their order.
@@ -187,8 +179,7 @@ func (s *share) takes(bytes, apart int) bool {
 
 // send makes one call in each of some partitions.
 func (t *RestoreTarget) send(ctx context.Context, calls []conn.Call, shares []*share, puts []archive.Put) error {
-	var errs []error
-	for k, r := range t.conn.Send(ctx, conn.Batch{Script: t.put, By: t.by, Durable: true, Calls: calls}) {
+	return t.conn.SendEach(ctx, conn.Batch{Script: t.put, By: t.by, Durable: true, Calls: calls}, func(k int, r *conn.Call) error {
 		if _, ok := r.Hint(); ok {
 			codes := r.Text()
 			if len(codes) != len(shares[k].at) {
@@ -198,10 +189,6 @@ func (t *RestoreTarget) send(ctx context.Context, calls []conn.Call, shares []*s
 				puts[shares[k].at[i]] = archive.Put(codes[i] - '0')
 			}
 		}
-		if r.Err == nil {
-			r.Err = r.Weak
-		}
-		errs = append(errs, t.conn.InPartition(r.Partition, r.Err))
-	}
-	return conn.JoinErrors(errs...)
+		return cmp.Or(r.Err, r.Weak)
+	})
 }

@@ -71,11 +71,7 @@ func (c *Client) EachPartition(ctx context.Context, doing string, in []int, fill
 	for i, n := range in {
 		b.Calls[i] = Call{Partition: n, Fill: func(p redis.Pipeliner) { fill(p, i) }}
 	}
-	var errs []error
-	for _, e := range c.Send(ctx, b) {
-		errs = append(errs, c.InPartition(e.Partition, e.Err))
-	}
-	return JoinErrors(errs...)
+	return c.SendEach(ctx, b, func(_ int, r *Call) error { return r.Err })
 }
 
 // Value returns the result of a command, or the zero value if it was never sent.

@@ -69,38 +69,33 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 	if len(lanes) > MostLanes {
 		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
 	}
-	fields := map[int][]string{}
-	for _, lane := range lanes {
-		n := s.partition(lane)
-		fields[n] = append(fields[n], string(lane))
-	}
 	first := periodOf(since, dispatcher.HalfHour)
-	var calls []conn.Call
-	texts := map[int]*[keptHalves]*redis.SliceCmd{}
-	for n, names := range fields {
-		of, names := new([keptHalves]*redis.SliceCmd), append(names, string(dispatcher.OtherLanes))
-		texts[n] = of
-		calls = append(calls, conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
-			for i := range of {
-				of[i] = p.HMGet(ctx, s.key(n, first+int64(i)), names...)
+	shares := conn.Grouped(len(lanes), 0, func(i int) int { return s.partition(lanes[i]) })
+	calls, texts := make([]conn.Call, len(shares)), make([][keptHalves]*redis.SliceCmd, len(shares))
+	for k, share := range shares {
+		names := make([]string, 0, len(share.At)+1)
+		for _, i := range share.At {
+			names = append(names, string(lanes[i]))
+		}
+		names = append(names, string(dispatcher.OtherLanes))
+		calls[k] = conn.Call{Partition: share.Partition, Fill: func(p redis.Pipeliner) {
+			for half := range texts[k] {
+				texts[k][half] = p.HMGet(ctx, s.key(share.Partition, first+int64(half)), names...)
 			}
-		}})
+		}}
 	}
 	found := make(map[dispatcher.Lane][]dispatcher.Bar, len(lanes))
-	var errs []error
-	for _, done := range s.conn.Send(ctx, conn.Batch{Doing: "read health", Calls: calls}) {
-		n := done.Partition
-		if err := unlessWrong(done.Err); err != nil {
-			errs = append(errs, s.conn.InPartition(n, err))
-			continue
+	err := s.conn.SendEach(ctx, conn.Batch{Doing: "read health", Calls: calls}, func(k int, r *conn.Call) error {
+		if err := unlessWrong(r.Err); err != nil {
+			return err
 		}
-		for half, cmd := range texts[n] {
+		for half, cmd := range texts[k] {
 			values, at := conn.Value(cmd), timeIn(first+int64(half), dispatcher.HalfHour, 0)
 			if len(values) == 0 { // the key has a wrong type
 				continue
 			}
-			for i, name := range fields[n] {
-				lane := dispatcher.Lane(name)
+			for i, of := range shares[k].At {
+				lane := lanes[of]
 				if text, ok := values[i].(string); ok {
 					found[lane] = append(found[lane], readBar(text, at))
 				} else if values[len(values)-1] != nil {
@@ -108,8 +103,9 @@ func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.T
 				}
 			}
 		}
-	}
-	return found, conn.JoinErrors(errs...)
+		return nil
+	})
+	return found, err
 }
 
 // unlessWrong returns nil for the error of a key with a wrong type, because it has no

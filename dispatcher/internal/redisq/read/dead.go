@@ -244,25 +244,14 @@ func (c *DeadCounts) name(ctx context.Context, groups []dispatcher.DeadGroup) er
 // fields reads one field for each group, from a hash of the group's partition. It reports
 // only the fields that exist.
 func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher.DeadGroup, field func(*dispatcher.DeadGroup) string, set func(*dispatcher.DeadGroup, string)) error {
-	byPartition := map[int][]int{}
-	for i := range groups {
-		n := c.conn.PartitionOf(groups[i].Lane)
-		byPartition[n] = append(byPartition[n], i)
-	}
-	var partitions []int
-	var shares [][]int
-	for n, all := range byPartition {
-		for share := range slices.Chunk(all, pageOfScan) {
-			partitions, shares = append(partitions, n), append(shares, share)
-		}
-	}
+	shares := conn.Grouped(len(groups), pageOfScan, func(i int) int { return c.conn.PartitionOf(groups[i].Lane) })
 	answers := make([]*redis.SliceCmd, len(shares))
-	err := c.conn.EachPartition(ctx, "read groups", partitions, func(p redis.Pipeliner, i int) {
-		names := make([]string, len(shares[i]))
-		for k, g := range shares[i] {
+	err := c.conn.EachShare(ctx, "read groups", shares, func(p redis.Pipeliner, i int) {
+		names := make([]string, len(shares[i].At))
+		for k, g := range shares[i].At {
 			names[k] = field(&groups[g])
 		}
-		answers[i] = p.HMGet(ctx, c.conn.Tag(partitions[i])+key, names...)
+		answers[i] = p.HMGet(ctx, c.conn.Tag(shares[i].Partition)+key, names...)
 	})
 	if err != nil {
 		return err
@@ -270,7 +259,7 @@ func (c *DeadCounts) fields(ctx context.Context, key string, groups []dispatcher
 	for i, share := range shares {
 		for k, value := range answers[i].Val() {
 			if text, ok := value.(string); ok {
-				set(&groups[share[k]], text)
+				set(&groups[share.At[k]], text)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -49,16 +48,12 @@ func (s *Deliveries) Known(ctx context.Context, ids []string) ([]bool, error) {
 // Has reports which deliveries are kept completely, with any status. If a delivery is gone,
 // its message may still exist, because other deliveries need it.
 func (s *Deliveries) Has(ctx context.Context, ids []dispatcher.DeliveryID) ([]bool, error) {
-	of := map[int][]int{} // places in ids, by partition
-	for i, id := range ids {
-		of[s.conn.PartitionOf(id.Lane)] = append(of[s.conn.PartitionOf(id.Lane)], i)
-	}
-	asked := slices.Sorted(maps.Keys(of))
 	sizes, fans := make([]*redis.IntCmd, len(ids)), make([]*redis.StringCmd, len(ids))
-	err := s.conn.EachPartition(ctx, "find deliveries", asked, func(p redis.Pipeliner, n int) {
-		for _, i := range of[asked[n]] {
-			sizes[i] = p.HStrLen(ctx, s.conn.Tag(asked[n])+keys.Messages, ids[i].Message)
-			fans[i] = p.HGet(ctx, s.conn.Tag(asked[n])+keys.Fan, ids[i].Message)
+	shares := conn.Grouped(len(ids), 0, func(i int) int { return s.conn.PartitionOf(ids[i].Lane) })
+	err := s.conn.EachShare(ctx, "find deliveries", shares, func(p redis.Pipeliner, k int) {
+		tag := s.conn.Tag(shares[k].Partition)
+		for _, i := range shares[k].At {
+			sizes[i], fans[i] = p.HStrLen(ctx, tag+keys.Messages, ids[i].Message), p.HGet(ctx, tag+keys.Fan, ids[i].Message)
 		}
 	})
 	if err != nil {

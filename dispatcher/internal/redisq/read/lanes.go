@@ -42,31 +42,27 @@ type knownLane struct {
 // LaneStates returns the states of lanes, in the requested order.
 func (s *LaneReader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
 	states := make([]dispatcher.LaneState, len(lanes))
-	lists := make(map[int][]int, 1)
-	all := -1 // index of AllLanes in the request
+	all := -1        // index of AllLanes in the request
+	var single []int // indices of the others
 	for i, lane := range lanes {
-		states[i].Lane = lane
-		if lane == dispatcher.AllLanes {
+		if states[i].Lane = lane; lane == dispatcher.AllLanes {
 			all = i
-			continue
+		} else {
+			single = append(single, i)
 		}
-		n := s.conn.PartitionOf(lane)
-		lists[n] = append(lists[n], i)
 	}
 	var calls []conn.Call
 	var shares [][]int
 	if all >= 0 {
 		calls, shares = s.conn.Everywhere(lanesArgs(0, lanePlace{})), make([][]int, s.conn.Partitions())
 	}
-	for n, list := range lists {
-		conn.Each(len(list), lanesBatch, func(from, to int) {
-			args := lanesArgs(0, lanePlace{})
-			for _, i := range list[from:to] {
-				args = append(args, string(lanes[i]))
-			}
-			calls = append(calls, conn.Call{Partition: n, Args: args})
-			shares = append(shares, list[from:to])
-		})
+	for _, share := range conn.Grouped(len(single), lanesBatch, func(k int) int { return s.conn.PartitionOf(lanes[single[k]]) }) {
+		args := lanesArgs(0, lanePlace{})
+		for j, k := range share.At {
+			share.At[j] = single[k]
+			args = append(args, string(lanes[single[k]]))
+		}
+		calls, shares = append(calls, conn.Call{Partition: share.Partition, Args: args}), append(shares, share.At)
 	}
 	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
 		pause, _, found, err := readLanes(r, s.failingAfter)

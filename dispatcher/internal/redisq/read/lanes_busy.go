@@ -214,39 +214,37 @@ func (b *busyQuery) read(r conn.Call) (next, in string, err error) {
 // AddTop adds the states of the lanes with the most work, from the partitions that reply.
 // Paused lanes come first.
 func (s *LaneReader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats) error {
-	shares := make(map[int][]int, 1)
-	for i, l := range b.lanes {
+	for _, l := range b.lanes {
 		st.Lanes = append(st.Lanes, dispatcher.LaneState{
 			Lane: dispatcher.Lane(l.lane), LaneCount: dispatcher.LaneCount{InFlight: l.flying, Waiting: l.waiting},
 		})
-		shares[l.partition] = append(shares[l.partition], i)
 	}
-	var calls []conn.Call
-	for n, share := range shares {
+	shares := conn.Grouped(len(b.lanes), 0, func(i int) int { return b.lanes[i].partition })
+	calls := make([]conn.Call, len(shares))
+	for k, share := range shares {
 		args := lanesArgs(0, lanePlace{})
-		for _, i := range share {
+		for _, i := range share.At {
 			args = append(args, b.lanes[i].lane)
 		}
-		calls = append(calls, conn.Call{Partition: n, Args: args})
+		calls[k] = conn.Call{Partition: share.Partition, Args: args}
 	}
-	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
-		share := shares[r.Partition]
-		_, _, found, err := readLanes(r, s.failingAfter)
-		if err == nil && len(found) != len(share) {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}, func(k int, r *conn.Call) error {
+		_, _, found, err := readLanes(*r, s.failingAfter)
+		if err == nil && len(found) != len(shares[k].At) {
 			err = conn.ErrReply
 		}
-		if errs = append(errs, s.conn.InPartition(r.Partition, err)); err != nil {
-			continue
+		if err != nil {
+			return err
 		}
-		for n, i := range share {
+		for n, i := range shares[k].At {
 			count := st.Lanes[i].LaneCount
 			st.Lanes[i] = found[n].state
 			st.Lanes[i].LaneCount = count // the count that sorts them
 		}
-	}
+		return nil
+	})
 	slices.SortStableFunc(st.Lanes, func(a, b dispatcher.LaneState) int { return pausedFirst(&a) - pausedFirst(&b) })
-	return conn.JoinErrors(errs...)
+	return err
 }
 
 func pausedFirst(l *dispatcher.LaneState) int {

@@ -197,25 +197,18 @@ func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*so
 	if len(from) < 2 {
 		return from, nil
 	}
-	byPartition, heads := map[int][]*source{}, make(map[*source]**redis.ZSliceCmd, len(from))
-	for _, s := range from {
-		byPartition[s.partition] = append(byPartition[s.partition], s)
-		heads[s] = new(*redis.ZSliceCmd) // several masters fill it concurrently
-	}
-	partitions := make([]int, 0, len(byPartition))
-	for n := range byPartition {
-		partitions = append(partitions, n)
-	}
 	span, before := &redis.ZRangeBy{Min: "-inf", Max: conn.ScoreText(at.score), Count: 1}, beforeAll
 	if l.up {
 		span.Min, span.Max, before = conn.ScoreText(at.score), "+inf", ""
 	}
-	err := l.s.conn.EachPartition(ctx, "read indexes", partitions, func(p redis.Pipeliner, i int) {
-		for _, s := range byPartition[partitions[i]] {
-			if key := l.s.conn.Tag(s.partition) + s.key(); l.up {
-				*heads[s] = p.ZRangeByScoreWithScores(ctx, key, span)
+	shares := conn.Grouped(len(from), 0, func(i int) int { return from[i].partition })
+	heads := make([]*redis.ZSliceCmd, len(from))
+	err := l.s.conn.EachShare(ctx, "read indexes", shares, func(p redis.Pipeliner, k int) {
+		for _, i := range shares[k].At {
+			if key := l.s.conn.Tag(from[i].partition) + from[i].key(); l.up {
+				heads[i] = p.ZRangeByScoreWithScores(ctx, key, span)
 			} else {
-				*heads[s] = p.ZRevRangeByScoreWithScores(ctx, key, span)
+				heads[i] = p.ZRevRangeByScoreWithScores(ctx, key, span)
 			}
 		}
 	})
@@ -223,16 +216,18 @@ func (l *lister) peek(ctx context.Context, at listCursor, from []*source) ([]*so
 		return nil, err
 	}
 	l.cost += costOfLane * len(from)
-	return slices.DeleteFunc(from, func(s *source) bool {
-		head := (*heads[s]).Val()
+	var left []*source
+	for i, s := range from {
+		head := heads[i].Val()
 		if len(head) == 0 || s.timed() && l.outside(head[0].Score) {
-			return true
+			continue
 		}
 		if head[0].Score != at.score {
 			s.bound = listCursor{score: head[0].Score, name: before}
 		}
-		return false
-	}), nil
+		left = append(left, s)
+	}
+	return left, nil
 }
 
 // outside reports whether a score, and all later ones, are outside the filter.

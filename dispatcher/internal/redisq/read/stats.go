@@ -2,7 +2,6 @@ package read
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -54,13 +53,9 @@ func (s *Deliveries) countsOf(ctx context.Context, st *dispatcher.Stats) (known 
 		}}
 	}
 	calls[s.conn.Partitions()] = conn.Call{Partition: conn.Home, Fill: func(p redis.Pipeliner) { instances = p.HLen(ctx, s.conn.Tag(conn.Home)+keys.Instances) }}
-	done := s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls})
-	st.Instances = int(conn.Value(instances))
-	var errs []error
-	for _, e := range done {
+	err = s.conn.SendEach(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls}, func(_ int, e *conn.Call) error {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(e.Partition, e.Err))
-			continue
+			return e.Err
 		}
 		if st.Now.IsZero() {
 			st.Now = e.Now
@@ -69,8 +64,10 @@ func (s *Deliveries) countsOf(ctx context.Context, st *dispatcher.Stats) (known 
 			all[e.Partition].add(st)
 			known += all[e.Partition].known.Val()
 		}
-	}
-	return known, conn.JoinErrors(errs...)
+		return nil
+	})
+	st.Instances = int(conn.Value(instances))
+	return known, err
 }
 
 // add adds the counts of one partition.
@@ -146,11 +143,9 @@ func (s *Deliveries) retentionOf(ctx context.Context, st *dispatcher.Stats) erro
 		}}
 	}
 	st.Retention = s.keep.Finished
-	var errs []error
-	for n, e := range s.conn.Send(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls}) {
+	return s.conn.SendEach(ctx, conn.Batch{Doing: "stats", Clock: true, Calls: calls}, func(n int, e *conn.Call) error {
 		if e.Err != nil {
-			errs = append(errs, s.conn.InPartition(n, e.Err))
-			continue
+			return e.Err
 		}
 		size, oldest := int64(0), e.Now
 		for _, of := range ends[n] {
@@ -164,6 +159,6 @@ func (s *Deliveries) retentionOf(ctx context.Context, st *dispatcher.Stats) erro
 		if size >= int64(conn.ShareOf(s.keep.FinishedMax, s.conn.Partitions())) {
 			st.Retention = min(st.Retention, max(e.Now.Sub(oldest), time.Duration(0)))
 		}
-	}
-	return errors.Join(errs...)
+		return nil
+	})
 }

@@ -16,19 +16,19 @@ const upcomingMost = 128
 // Upcoming queries all partitions in one round trip.
 func (s *Deliveries) Upcoming(ctx context.Context) (dispatcher.Upcoming, error) {
 	var all dispatcher.Upcoming
-	var errs []error
-	for _, a := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Upcoming, Calls: s.conn.Everywhere([]any{upcomingMost})}) {
+	b := conn.Batch{Script: s.scripts.Upcoming, Calls: s.conn.Everywhere([]any{upcomingMost})}
+	err := s.conn.SendEach(ctx, b, func(_ int, a *conn.Call) error {
 		h, ok := a.Hint()
-		if ok {
-			s.heard(h)
+		if !ok {
+			return a.Err
 		}
+		s.heard(h)
 		at, paced := a.Time(), a.Time()
 		if a.Err == nil {
 			all = all.Sooner(upcomingOf(h.Now, at, paced))
 		}
-		errs = append(errs, s.conn.InPartition(a.Partition, a.Err))
-	}
-	err := conn.JoinErrors(errs...)
+		return a.Err
+	})
 	if err == nil { // a delivery in an emptied partition may be due sooner
 		err = s.conn.LostOf(nil)
 	}

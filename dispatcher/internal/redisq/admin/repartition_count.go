@@ -80,10 +80,11 @@ func (r *repartition) count(ctx context.Context, q int) error {
 }
 
 // remove deletes a partition that no longer exists, once it has no data of a lane. It
-// still has messages with only their ids, the pause of all lanes, its own data, and the
-// statistics of lanes without their own.
+// still has messages with only their ids, the pause of all lanes, its own data, the
+// statistics of lanes without their own, and the mark if a script was torn here.
 func (r *repartition) remove(ctx context.Context, n int) error {
-	var empty, rest []string
+	var empty []string
+	rest := []string{""} // the mark has no name after the tag
 	for _, k := range keys.Kinds {
 		switch {
 		case k.Named():

@@ -34,9 +34,9 @@ func divisor(a, b int) int {
 }
 
 // moveIDs copies data without a lane to every partition that may need them: the pause of
-// all lanes, the dead instances, and the known ids of forgotten messages. The lanes of
-// such an id are not stored, so a repeat must be recognized in each partition that its
-// destination may be in.
+// all lanes, the dead instances, the mark of a torn partition, and the known ids of
+// forgotten messages. The lanes of such an id are not stored, so a repeat must be
+// recognized in each partition that its destination may be in.
 func (r *repartition) moveIDs(ctx context.Context) error {
 	for n := range r.mark.From {
 		if !r.options.DryRun {
@@ -52,12 +52,16 @@ func (r *repartition) moveIDs(ctx context.Context) error {
 	return nil
 }
 
+// copyShared copies all but the ids. What a torn script left half done moves with its lanes, so each
+// partition that gets them is marked too, and the next instance repairs it.
 func (r *repartition) copyShared(ctx context.Context, n int) error {
 	var fenced *redis.ZSliceCmd
 	var limits, paused *redis.StringCmd
+	var torn *redis.IntCmd
 	err := r.s.conn.At(ctx, "read fenced", n, func(p redis.Pipeliner) {
 		fenced = p.ZRangeWithScores(ctx, r.s.tags[n]+keys.Fenced, 0, -1)
 		limits, paused = p.HGet(ctx, r.s.tags[n]+keys.Limits, "*"), p.HGet(ctx, r.s.tags[n]+keys.Held, "*")
+		torn = p.Exists(ctx, r.s.tags[n])
 	})
 	if err != nil {
 		return err
@@ -76,6 +80,9 @@ func (r *repartition) copyShared(ctx context.Context, n int) error {
 			}
 			if paused.Val() != "" {
 				p.HSet(ctx, r.s.tags[q]+keys.Held, "*", paused.Val())
+			}
+			if torn.Val() > 0 && slices.Contains(r.class(n), q) {
+				p.Set(ctx, r.s.tags[q], "-", 0)
 			}
 		}})
 	}

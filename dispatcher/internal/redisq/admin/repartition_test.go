@@ -99,6 +99,19 @@ func TestARepeatIsKnownAfterARepartition(t *testing.T) {
 	}
 }
 
+// What a torn script left half done moves with the lanes, so the mark does too.
+func TestTheMarkOfATornPartitionGoesWhereItsLanesGo(t *testing.T) {
+	t.Parallel()
+	p := redisqtest.NewProject(t, redistest.Start(t), 4)
+	p.Fill(6)
+	torn := keys.Tag(p.Options.Project, 3)
+	require.NoError(t, p.Client.Set(t.Context(), torn, "one 1", 0).Err())
+	p.To(2)
+	require.Zero(t, p.Client.Exists(t.Context(), torn).Val(), "nothing is left of a partition that is gone")
+	require.Zero(t, p.Client.Exists(t.Context(), keys.Tag(p.Options.Project, 0)).Val(), "no lane went there")
+	require.Equal(t, "-", p.Client.Get(t.Context(), keys.Tag(p.Options.Project, 1)).Val())
+}
+
 func TestARepartitionCanWorkOn(t *testing.T) {
 	t.Parallel()
 	p := redisqtest.NewProject(t, redistest.Start(t), 3)

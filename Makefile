@@ -1,11 +1,14 @@
 # Hookladder's tasks. `make help` lists them.
 
 GO          ?= go
+# Tests run as a release is compiled, and the linter reads packages that way, so each package
+# is compiled once for them and for the programs that tests start. The linter also does the
+# work of vet. Linking without debug tables (-w) saves a third of the linker's time.
+TEST         = CGO_ENABLED=0 $(GO) test -trimpath -count=1 -vet=off -ldflags=-w
 # One version for everybody: a newer linter finds new things, and that should happen in a
-# commit of its own. It is compiled like a release, and it reads packages as they are
-# compiled with BUILDFLAGS.
+# commit of its own.
 GOLANGCI    ?= github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.0
-LINT         = CGO_ENABLED=0 $(GO) run -trimpath -ldflags=-w -exec 'env CGO_ENABLED=$(CGO_ENABLED) "GOFLAGS=$(strip $(GOFLAGS_NOW) $(BUILDFLAGS))"' $(GOLANGCI) run
+LINT         = CGO_ENABLED=0 $(GO) run -trimpath -ldflags=-w -exec 'env "GOFLAGS=$(strip $(GOFLAGS_NOW) -trimpath)"' $(GOLANGCI) run
 GOFLAGS_NOW  = $(shell $(GO) env GOFLAGS)
 # The linter keeps its findings with the full path of each file, but finds them again by content
 # alone: a cache for all checkouts would name files of another one, and rules for paths miss them.
@@ -14,6 +17,8 @@ export GOLANGCI_LINT_CACHE = $(CURDIR)/.cache/golangci-lint
 MODULES      = ./... ./deploy/browser/... ./deploy/chaos/... ./deploy/interop/... ./deploy/release/...
 # More flags for the tests, such as -v or -run Name.
 TESTFLAGS   ?=
+# Runs all tests with the race detector, and not only those of RACED: RACE_ALL=1.
+RACE_ALL    ?=
 # When a package's tests are taken to hang: they need two minutes, on a busy
 # machine many times that.
 TESTTIMEOUT ?= 45m
@@ -55,22 +60,30 @@ help: ## list the tasks
 build: ## build the one binary, static, to bin/hookladder
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/hookladder ./cmd/hookladder
 
+# The packages with goroutines that share memory: their tests run with the race detector. It makes
+# tests several times slower, and needs a second compilation of all packages below them.
+RACED := ./dispatcher/internal/engine ./dispatcher/internal/redisq ./dispatcher/app $(addprefix ./dispatcher/,client queue) \
+	$(addprefix ./dispatcher/internal/,callers console egress endpoints metrics redisq/conn redisq/read)
+# The other packages that need most time start first.
+FIRST := ./deploy/browser ./deploy/e2e ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
+# The interpreter of Lua and the Redis in memory run the scripts of one caller at a time, behind
+# one lock. They are compiled without the detector, which would make them several times slower.
+RACE  := -race -trimpath -gcflags=github.com/yuin/gopher-lua/...=-race=false -gcflags=github.com/alicebob/miniredis/...=-race=false
+# A program with the race detector waits a second at its end for reports of other threads. These
+# tests wait for all their goroutines, so they do without.
+RACETEST = GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -count=1 -vet=off -ldflags=-w
 # Many packages mostly wait for time to pass, so four run at once on any machine.
-# Linking without debug tables (-w) saves a third of the linker's time. The
-# linter looks at the packages as they are built for the race detector: without it they would
-# all be compiled once more. Its vet ran by then, so the tests leave it out. A program with the
-# race detector waits a second at its end for reports of other threads. These tests
-# wait for all their goroutines, so they do without. The packages that need most time
-# start first. The interpreter of Lua, which only runs scripts of one caller at a time,
-# is compiled without the detector, which would make it several times slower.
-FIRST := ./deploy/browser ./deploy/e2e ./dispatcher/internal/engine ./dispatcher/internal/redisq ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
-RACE  := -race -gcflags=github.com/yuin/gopher-lua/...=-race=false
-test docs-check: BUILDFLAGS = $(RACE)
-test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests with the race detector
-	GORACE=atexit_sleep_ms=0 $(GO) test $(RACE) -count=1 -p 4 -vet=off -ldflags=-w -timeout $(TESTTIMEOUT) $(TESTFLAGS) $(FIRST) work
+test: WHOLE = -p 4 -timeout $(TESTTIMEOUT) $(TESTFLAGS)
+test: needs lint ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests, those of packages with goroutines with the race detector
+ifneq ($(RACE_ALL),)
+	$(RACETEST) $(WHOLE) $(RACED) $(FIRST) work
+else
+	$(TEST) $(WHOLE) $(FIRST) $$($(GO) list work | grep -vxF "$$($(GO) list $(RACED))") || failed=yes; \
+	$(RACETEST) $(WHOLE) $(RACED) && [ -z "$$failed" ]
+endif
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides
-	$(GO) test -short -p 4 -parallel 8 -ldflags=-w $(TESTFLAGS) work
+	$(TEST) -short -p 4 -parallel 8 $(TESTFLAGS) work
 
 cover: needs ## statements that the tests execute, in the program too; fails below 90 % of the code that deletes or restores data
 	TESTFLAGS="-timeout $(TESTTIMEOUT) $(TESTFLAGS)" GO="$(GO)" .ci/cover $(COVER)
@@ -80,18 +93,17 @@ lint: ## golangci-lint, with the rules of .golangci.yaml
 
 docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeScript client that is generated from it, and run the pages' receivers in Node, PHP, Ruby, Java and C#
 	@.ci/needs redis-server postgres curl jq node npm python3 php ruby javac mcs
-	$(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
-	$(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
+	$(TEST) -tags node $(TESTFLAGS) -run 'Linter|TypeScript' ./deploy/interop/openapi
+	$(TEST) -tags node $(TESTFLAGS) -run 'EachBlock/(^README|receive)' ./deploy/docs
 
 # The modules of deploy/ship have large libraries, so make test leaves them out.
 stack-check chart-check: export GOWORK = off
 # The checks of a release compile as a release does, so they share its compiled packages.
-stack-check chart-check release-check image-check release-snapshot: export CGO_ENABLED = 0
-stack-check chart-check release-check image-check release-snapshot: BUILDFLAGS = -trimpath
+release-check image-check release-snapshot: export CGO_ENABLED = 0
 stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
 	@.ci/needs redis-server postgres prometheus nginx curl
 	cd deploy/ship/stack && $(LINT) ./...
-	cd deploy/ship/stack && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w -v -timeout 10m $(TESTFLAGS) ./...
+	cd deploy/ship/stack && $(TEST) -v -timeout 10m $(TESTFLAGS) ./...
 
 redis: ## install redis-server on Debian and Ubuntu, if it is missing
 	@.ci/needs redis-server
@@ -114,7 +126,7 @@ bench-queue: redis ## hold queues in Go against asynq, on one core and the same 
 chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@.ci/needs redis-server postgres pgbouncer
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac
-	$(GO) test -race -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
+	$(GO) test $(RACE) -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
@@ -131,7 +143,7 @@ mutants: redis ## change MUTANTS places (default 40, all: every one, which takes
 
 # Helm's libraries take long to compile, so this module is not in deploy/go.work.
 chart-check: ## render the Helm chart for several sets of values, and check each object against its type of Kubernetes
-	cd deploy/ship/chart && $(LINT) . && $(GO) test $(BUILDFLAGS) -count=1 -vet=off -ldflags=-w $(TESTFLAGS) .
+	cd deploy/ship/chart && $(LINT) . && $(TEST) $(TESTFLAGS) .
 
 # Each of these checks needs no other one.
 ship-check: SHORT = yes
@@ -141,7 +153,7 @@ release-check: ## the files of a release, the deb in a bare Debian, and go insta
 	@.ci/needs redis-server mmdebstrap rpm
 	@if [ -z "$(SHORT)" ] || [ -x "$(GORELEASER)" ]; then $(MAKE) release-snapshot; \
 	else echo "goreleaser is not compiled here, so only the packages of this machine are checked, made by nfpm. make release-check compiles it, and checks all files."; fi
-	$(GO) test $(BUILDFLAGS) -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
+	$(GO) test -trimpath -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run 'Packages|Debian|GoInstall' ./deploy/release
 
 release-snapshot: ## make all files of a release in bin/dist, and check them
 	@git ls-remote --get-url >/dev/null 2>&1 || { echo "goreleaser reads the commit only in a repository with a remote: git remote add origin URL" >&2; exit 1; }
@@ -149,11 +161,11 @@ release-snapshot: ## make all files of a release in bin/dist, and check them
 		mv "$(dir $(GORELEASER)).new/goreleaser" "$(GORELEASER)"; }
 	GOWORK=off "$(GORELEASER)" check
 	GOWORK=off SNAPSHOT=$$(sed -n 's/^const development = "\(.*\)"$$/\1/p' cmd/hookladder/main.go) "$(GORELEASER)" release --snapshot --clean
-	$(GO) test $(BUILDFLAGS) -count=1 -tags ship $(TESTFLAGS) -run Snapshot ./deploy/release
+	$(GO) test -trimpath -count=1 -tags ship $(TESTFLAGS) -run Snapshot ./deploy/release
 
 image-check: ## build both images with buildah from a bare Debian, and run them without rights
 	@.ci/needs redis-server mmdebstrap buildah
-	$(GO) test $(BUILDFLAGS) -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
+	$(GO) test -trimpath -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
 
 licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences

@@ -52,7 +52,7 @@ type pageHook struct {
 
 func newVisitor(t testing.TB) *visitor {
 	t.Helper()
-	program, err := kit.Binary()
+	program, err := kit.FastBinary()
 	require.NoError(t, err)
 	ctx, stop := context.WithTimeout(t.Context(), 2*kit.Patience) // a page has many waits
 	t.Cleanup(stop)
@@ -66,7 +66,7 @@ func newVisitor(t testing.TB) *visitor {
 	v.second = map[string]string{"127.0.0.1:9000": other}
 	merchant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(merchant.Close)
-	v.env = append(v.clean(os.Environ()), "PATH="+bin+":"+os.Getenv("PATH"), "LISTEN="+api, "CURL_HOME="+v.dir, kit.NoExitSleep)
+	v.env = append(v.clean(os.Environ()), "PATH="+bin+":"+os.Getenv("PATH"), "LISTEN="+api, "CURL_HOME="+v.dir)
 	v.swaps = []string{
 		"127.0.0.1:8080", api, "localhost:8080", api, "127.0.0.1:8081", receiver, "127.0.0.1:9000", listener,
 		"https://shop.example/hooks", merchant.URL + "/hooks",

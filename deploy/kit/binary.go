@@ -23,7 +23,11 @@ const Revision = "0123456789abcdef"
 // Binary returns the path of the real program, built with the race detector, for chaos. All
 // test packages share one build in the folder for temporary files. go build does not build
 // again until the sources change.
-var Binary = sync.OnceValues(func() (string, error) { return hookladder("-race") })
+var Binary = sync.OnceValues(func() (string, error) { return hookladder(raceFlags...) })
+
+// raceFlags are RACE of the Makefile, so that the program and the tests use the same compiled
+// packages.
+var raceFlags = []string{"-race", "-gcflags=github.com/yuin/gopher-lua/...=-race=false", "-gcflags=github.com/alicebob/miniredis/...=-race=false"}
 
 // FastBinary is the program as a release has it, for tests of behaviour and benchmarks. It needs
 // a fifth of the CPU time.
@@ -34,7 +38,7 @@ var FastBinary = sync.OnceValues(func() (string, error) { return hookladder() })
 const buildWithin = 20 * time.Minute
 
 func hookladder(flags ...string) (path string, err error) {
-	return Build("./cmd/hookladder", append(flags, "-ldflags", "-w -X main.builtFrom="+Revision)...)
+	return Build("./cmd/hookladder", append(slices.Clone(flags), "-ldflags", "-w -X main.builtFrom="+Revision)...)
 }
 
 // Build builds a program of this module and returns its path. Without -race among the flags it
@@ -73,10 +77,10 @@ func Build(program string, flags ...string) (path string, err error) {
 		}
 	}
 	path = filepath.Join(dir, filepath.Base(program))
-	args := append([]string{"build", "-buildvcs=false", "-o", path}, flags...)
+	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-o", path}, flags...)
 	env := []string{"GOWORK=off"} // with the versions of go.mod alone, as users build it
 	if !slices.Contains(flags, "-race") {
-		args, env = append(args, "-trimpath"), append(env, "CGO_ENABLED=0")
+		env = append(env, "CGO_ENABLED=0")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
 	cmd.Dir = module

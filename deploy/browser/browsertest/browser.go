@@ -55,6 +55,9 @@ func launch() (context.Context, error) {
 		chromedp.UserDataDir(dir),
 		chromedp.NoSandbox, // it only opens pages of tests, and containers often forbid its sandbox
 		chromedp.Flag("disable-gpu", true),
+		// The default of chromedp, and the popup of the address bar: it is a page of its own for each
+		// window, which takes longer to start than most tests.
+		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,WebUIOmniboxPopup,WebUIOmniboxAimPopup"),
 		chromedp.Flag("hide-scrollbars", false),
 		chromedp.Flag("lang", "en-US"),
 	)

@@ -42,6 +42,7 @@ func sizes(calls []call) (n []int) {
 }
 
 func TestPublishesThatComeDuringACallGoTogetherInTheNext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		release := blockFirst(r.queue, "schedule")
@@ -70,6 +71,7 @@ func TestPublishesThatComeDuringACallGoTogetherInTheNext(t *testing.T) {
 }
 
 func TestEachCallerGetsItsOwnResults(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		release := blockFirst(r.queue, "schedule")
@@ -116,6 +118,7 @@ func TestEachCallerGetsItsOwnResults(t *testing.T) {
 }
 
 func TestASinglePublishDoesNotWaitForAllOfALargeOne(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.hook = func(name string) error {
@@ -142,6 +145,7 @@ func TestASinglePublishDoesNotWaitForAllOfALargeOne(t *testing.T) {
 }
 
 func TestWhatIsMoreThanACallTakesGoesInAnotherMeanwhile(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		release := make(chan struct{})
@@ -193,6 +197,7 @@ func TestWhatIsMoreThanACallTakesGoesInAnotherMeanwhile(t *testing.T) {
 }
 
 func TestErrorsReachCallers(t *testing.T) {
+	t.Parallel()
 	lost := fmt.Errorf("dial: %w", d.ErrUnavailable)
 	faults := map[string]func(q *testQueue, err error){
 		"the call is not made":   func(q *testQueue, err error) { q.hook = failing("schedule", err) },
@@ -252,6 +257,7 @@ func slow(name string, wait time.Duration) func(string) error {
 }
 
 func TestDirectLeasesAreDeliveredAndOtherPermitsGivenBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.direct = true
@@ -279,6 +285,7 @@ func TestDirectLeasesAreDeliveredAndOtherPermitsGivenBack(t *testing.T) {
 }
 
 func TestPublishAroundTheEndNeverHangs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		release := blockFirst(r.queue, "schedule")
@@ -321,6 +328,7 @@ func TestPublishAroundTheEndNeverHangs(t *testing.T) {
 }
 
 func TestWhatIsAcceptedAfterTheStopSignalIsLeftToOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.direct = true
@@ -348,6 +356,7 @@ func TestWhatIsAcceptedAfterTheStopSignalIsLeftToOthers(t *testing.T) {
 }
 
 func TestAPublishEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		release := blockFirst(r.queue, "schedule")

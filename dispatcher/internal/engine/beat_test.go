@@ -17,6 +17,7 @@ import (
 )
 
 func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("gone", 7)
@@ -37,6 +38,7 @@ func TestWhoDoesNotBeatInThreePunctualReadingsIsReaped(t *testing.T) {
 }
 
 func TestWhoBeatsIsNotReaped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("slow", 1)
@@ -52,6 +54,7 @@ func TestWhoBeatsIsNotReaped(t *testing.T) {
 }
 
 func TestALateReadingProvesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("other", 7)
@@ -70,6 +73,7 @@ func TestALateReadingProvesNothing(t *testing.T) {
 }
 
 func TestAReapThatFailsIsRepeated(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("gone", 7)
@@ -86,6 +90,7 @@ func TestAReapThatFailsIsRepeated(t *testing.T) {
 }
 
 func TestAReapThatHangsDoesNotStopTheHeart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("gone", 7)
@@ -98,6 +103,7 @@ func TestAReapThatHangsDoesNotStopTheHeart(t *testing.T) {
 }
 
 func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -128,6 +134,7 @@ func TestWhoIsFreshAfterItsFirstBeatGoesOnUnderAnotherName(t *testing.T) {
 // A node that takes over may bring back leases of instances that are gone, whose
 // numbers are not read any more.
 func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -152,6 +159,7 @@ func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testi
 // Of a queue on several nodes one knows which instances are alive. While only that one
 // is down no instance can be declared dead, and all go on.
 func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		nodes int
@@ -184,6 +192,7 @@ func TestAnInstanceThatNobodyHearsGoesOnWhereOtherNodesAnswer(t *testing.T) {
 // Fences are forgotten after a week, so no instance goes on for that long without an
 // answer to its beats.
 func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)
 		r.queue.nodes = 3
@@ -205,6 +214,7 @@ func TestAnInstanceThatNobodyHearsForADayLeasesNothing(t *testing.T) {
 }
 
 func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.hook = failing("beat", d.ErrUnavailable)
@@ -219,6 +229,7 @@ func TestAFirstBeatThatFailedIsNotADeath(t *testing.T) {
 
 // Its supervisor starts it anew, or tells a person that it can't be.
 func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -230,6 +241,7 @@ func TestAnInstanceWhoseQueueChangedUnderItEnds(t *testing.T) {
 }
 
 func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
+	t.Parallel()
 	for _, stage := range []string{"claim", "schedule"} {
 		t.Run(stage, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -273,6 +285,7 @@ func TestLeasesOfAnAnswerThatWasLostAreHandedBack(t *testing.T) {
 }
 
 func TestALeaseSettledWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		answer := make(chan struct{})
@@ -300,6 +313,7 @@ func TestALeaseSettledWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 }
 
 func TestAnIdleHourIsQuiet(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -320,6 +334,7 @@ func TestAnIdleHourIsQuiet(t *testing.T) {
 }
 
 func TestInstancesTellWhenThisOneSawThemLast(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.other("peer", 7)

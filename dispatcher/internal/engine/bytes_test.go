@@ -44,6 +44,7 @@ func (u *underWay) send(wait time.Duration) func(context.Context, d.Call) d.Answ
 }
 
 func TestBodiesUnderWayStayWithinTheirBudget(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		u := &underWay{}
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
@@ -64,6 +65,7 @@ func TestBodiesUnderWayStayWithinTheirBudget(t *testing.T) {
 }
 
 func TestABodyLargerThanTheBudgetGoesAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes, s.answer = 1<<20, takes(time.Second)
@@ -83,6 +85,7 @@ func TestABodyLargerThanTheBudgetGoesAlone(t *testing.T) {
 }
 
 func TestALaneThatHangsLeavesHalfOfTheBytesToOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes = 1 << 20
@@ -107,6 +110,7 @@ func TestALaneThatHangsLeavesHalfOfTheBytesToOthers(t *testing.T) {
 }
 
 func TestWhatCanNotWaitForBytesGoesBackForAMomentAndSmallOnesGoOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxInFlight, o.MaxBytes = 16, 1<<20
@@ -137,6 +141,7 @@ func TestWhatCanNotWaitForBytesGoesBackForAMomentAndSmallOnesGoOn(t *testing.T) 
 }
 
 func TestAPublishedBodyThatHasToWaitIsNotHeldInMemory(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			o.MaxBytes, q.direct, s.answer = 1<<20, true, takes(time.Second)
@@ -161,6 +166,7 @@ func TestAPublishedBodyThatHasToWaitIsNotHeldInMemory(t *testing.T) {
 }
 
 func TestADeliveryWhoseBodyIsGoneDiesAndIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one := largeOne("u_0", 0, 1<<20)
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
@@ -179,6 +185,7 @@ func TestADeliveryWhoseBodyIsGoneDiesAndIsTold(t *testing.T) {
 }
 
 func TestADeliveryThatEndedWhileItsBodyWasReadIsForgottenSilently(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one := largeOne("u_0", 0, 1<<20)
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
@@ -204,6 +211,7 @@ func TestADeliveryThatEndedWhileItsBodyWasReadIsForgottenSilently(t *testing.T) 
 }
 
 func TestAClaimThatWasNotAnsweredIsRepeatedForHalfAsMany(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked []int
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {

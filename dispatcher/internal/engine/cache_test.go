@@ -17,6 +17,7 @@ import (
 // What an instance remembers of endpoints.
 
 func TestANewEndpointIsSeenAtOnceByWhoMadeIt(t *testing.T) {
+	t.Parallel()
 	for name, hears := range map[string]bool{"while it listens": true, "while it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,6 +41,7 @@ func TestANewEndpointIsSeenAtOnceByWhoMadeIt(t *testing.T) {
 }
 
 func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		var reported []d.EndpointChange
@@ -78,6 +80,7 @@ func TestAChangeElsewhereIsSeenWhenItIsHeard(t *testing.T) {
 }
 
 func TestEndpointsAreRememberedOnlyWhileChangesAreHeard(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.queue.hears = false
@@ -111,6 +114,7 @@ func TestEndpointsAreRememberedOnlyWhileChangesAreHeard(t *testing.T) {
 }
 
 func TestWhenAWatchEndsWhatWasRememberedIsForgotten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.queue.hears, r.queue.deaf = false, true
@@ -131,6 +135,7 @@ func TestWhenAWatchEndsWhatWasRememberedIsForgotten(t *testing.T) {
 }
 
 func TestWhatWasReadBeforeAChangeIsNotRemembered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.start(t)
@@ -179,6 +184,7 @@ func (r *endpointRig) leaseTo(lane d.Lane, id string) {
 }
 
 func TestALaneThatKnowsAnOlderVersionIsTold(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*d.Endpoint){"changed": address("https://new.example/"), "paused": paused, "disabled": disabled} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,6 +227,7 @@ func TestALaneThatKnowsAnOlderVersionIsTold(t *testing.T) {
 }
 
 func TestALaneThatKnowsANewerVersionIsBelieved(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -243,6 +250,7 @@ func TestALaneThatKnowsANewerVersionIsBelieved(t *testing.T) {
 }
 
 func TestWhatIsLeasedForADeletedEndpointEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -262,11 +270,16 @@ func TestWhatIsLeasedForADeletedEndpointEnds(t *testing.T) {
 }
 
 func TestAStoreOfEndpointsThatFailsLosesNothingAndSpinsNot(t *testing.T) {
-	faults := map[string]func(string) error{
-		"fails": failing("endpoints", d.ErrUnavailable),
-		"hangs": slow("endpoints", 10*time.Second),
+	t.Parallel()
+	faults := map[string]struct {
+		hook   func(string) error
+		lasts  time.Duration
+		claims int // fewer than that, because it waits between two of them
+	}{
+		"fails": {failing("endpoints", d.ErrUnavailable), time.Second, 50},
+		"hangs": {slow("endpoints", 10*time.Second), 10 * time.Second, 20},
 	}
-	for name, hook := range faults {
+	for name, fault := range faults {
 		for _, direct := range []bool{false, true} {
 			t.Run(map[bool]string{false: name, true: name + ", leased directly"}[direct], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -278,7 +291,7 @@ func TestAStoreOfEndpointsThatFailsLosesNothingAndSpinsNot(t *testing.T) {
 					r.queue.set(func() {
 						r.queue.hook = func(call string) error {
 							if call == "schedule" { // by now the publish has read what it needs
-								r.store.set(func() { r.store.hook = hook })
+								r.store.set(func() { r.store.hook = fault.hook })
 								r.queue.ears.OnGap()
 							}
 							if call == "settle" {
@@ -290,11 +303,8 @@ func TestAStoreOfEndpointsThatFailsLosesNothingAndSpinsNot(t *testing.T) {
 					out, err := r.Publish(t.Context(), batch)
 					require.NoError(t, err)
 					require.Equal(t, []d.Result{d.Accepted, d.Accepted}, resultsOf(out))
-					pass(10 * time.Second)
-					require.Less(t, r.queue.count("claim"), 500, "it waits between")
-					if name == "hangs" {
-						require.Less(t, r.queue.count("claim"), 20)
-					}
+					pass(fault.lasts)
+					require.Less(t, r.queue.count("claim"), fault.claims)
 					r.store.set(func() { r.store.hook = nil })
 					pass(time.Minute)
 					require.Len(t, r.sender.sent(), 2)
@@ -310,6 +320,7 @@ func TestAStoreOfEndpointsThatFailsLosesNothingAndSpinsNot(t *testing.T) {
 }
 
 func TestABareURLIsSentWhateverTheEndpointsStoreSays(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t)
@@ -319,7 +330,7 @@ func TestABareURLIsSentWhateverTheEndpointsStoreSays(t *testing.T) {
 		r.queue.put(c)
 		r.queue.put(claimed(message("bare")))
 		r.start(t)
-		pass(10 * time.Second)
+		pass(time.Second)
 		require.Len(t, r.sender.sent(), 1)
 		require.Equal(t, "bare", r.sender.sent()[0].Header.Get("Webhook-Id"))
 		r.stop(t)
@@ -327,13 +338,12 @@ func TestABareURLIsSentWhateverTheEndpointsStoreSays(t *testing.T) {
 }
 
 func TestAnEndpointThatIsHeldBetweenClaimAndAttemptIsNotCalled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = takes(time.Second)
 		view := r.create(t)
-		for range 500 { // more than run at once
-			r.queue.fill(1)
-		}
+		r.queue.fill(500) // more than run at once
 		r.start(t)
 		begun := len(r.sender.sent())
 		require.Less(t, begun, 500)
@@ -352,6 +362,7 @@ func TestAnEndpointThatIsHeldBetweenClaimAndAttemptIsNotCalled(t *testing.T) {
 }
 
 func TestALaneThatLacksItsLimitsIsToldByAPublish(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -371,6 +382,7 @@ func TestALaneThatLacksItsLimitsIsToldByAPublish(t *testing.T) {
 }
 
 func TestWhoHasNoStoreOfEndpointsDeletesNone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Endpoints = nil })
 		r.start(t)
@@ -378,12 +390,12 @@ func TestWhoHasNoStoreOfEndpointsDeletesNone(t *testing.T) {
 		_, err := r.queue.still().Limit(t.Context(), "other", "ep_000000001", limits, false)
 		require.NoError(t, err)
 		r.leaseTo("ep_000000001", "m")
-		pass(10 * time.Second)
+		pass(time.Second)
 		require.Empty(t, r.sender.sent())
 		require.Equal(t, limits, r.queue.limitsOf("ep_000000001"))
 		status, _ := r.queue.ended("ep_000000001", "m")
 		require.Empty(t, status, "it is left to those who know")
-		require.Less(t, r.queue.count("claim"), 500, "and not taken in a circle")
+		require.Less(t, r.queue.count("claim"), 50, "and not taken in a circle")
 		r.stop(t)
 	})
 }

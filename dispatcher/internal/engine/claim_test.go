@@ -21,6 +21,7 @@ func newClaimRig(t testing.TB, permits int) *rig {
 }
 
 func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
+	t.Parallel()
 	for _, permits := range []int{1, 2, 16, 1024} {
 		for _, taken := range []int{0, 1} {
 			if taken == permits {
@@ -57,6 +58,7 @@ func TestAClaimThatGotNothingNeitherSpinsNorStalls(t *testing.T) {
 }
 
 func TestNewsOfWorkMakesItClaim(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
@@ -69,6 +71,7 @@ func TestNewsOfWorkMakesItClaim(t *testing.T) {
 }
 
 func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
+	t.Parallel()
 	for _, permits := range []int{1, 2, 16, 256} {
 		t.Run(fmt.Sprint(permits), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,30 +91,31 @@ func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
 }
 
 func TestClaimsNeverExceedPermits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const permits = 40
+		const permits = 10
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
-			o.MaxInFlight, o.ClaimBatch = permits, 16
+			o.MaxInFlight, o.ClaimBatch = permits, 4
 			q.partitions = 6
 			s.answer = takes(100 * time.Millisecond)
 		})
 		r.queue.direct = true
 		r.start(t)
-		for i := range 40 {
-			r.queue.fill(10)
-			go func() { _, _ = r.Publish(t.Context(), messages(fmt.Sprintf("p_%d", i), 7)) }()
+		for i := range 20 {
+			r.queue.fill(3)
+			go func() { _, _ = r.Publish(t.Context(), messages(fmt.Sprintf("p_%d", i), 2)) }()
 			r.Note()
 			pass(30 * time.Millisecond)
 			_, _, leased := r.queue.places()
 			require.LessOrEqual(t, leased, permits)
 		}
 		pass(time.Minute)
-		require.Len(t, r.sender.sent(), 40*17)
+		require.Len(t, r.sender.sent(), 20*5)
 		for _, c := range r.queue.seen("claim") {
 			require.Positive(t, c.n)
 			require.LessOrEqual(t, c.n, c.free)
 			require.LessOrEqual(t, c.free, permits)
-			require.LessOrEqual(t, c.n, 4*16)
+			require.LessOrEqual(t, c.n, 4*4)
 		}
 		require.Equal(t, permits, r.FreePermits())
 		r.stop(t)
@@ -119,6 +123,7 @@ func TestClaimsNeverExceedPermits(t *testing.T) {
 }
 
 func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
@@ -136,6 +141,7 @@ func TestABeatAfterItMightNotLeaseMakesItClaim(t *testing.T) {
 }
 
 func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
@@ -152,6 +158,7 @@ func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 }
 
 func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)

@@ -37,6 +37,7 @@ func (s *sleepy) sleep(wait time.Duration) {
 }
 
 func TestTheQueuesClockIsKnownBeforeTheFirstCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.set(func() { r.queue.skew.Store(int64(-time.Hour)) })
@@ -50,6 +51,7 @@ func TestTheQueuesClockIsKnownBeforeTheFirstCall(t *testing.T) {
 }
 
 func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)
 		r.queue.direct = true
@@ -72,6 +74,7 @@ func TestWhoSleptLeasesNothingBeforeItsBeatIsAnswered(t *testing.T) {
 }
 
 func TestWhatBecameDueInASleepIsLookedForAfterIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)
 		r.queue.later("u_0", "m", 5*time.Minute)
@@ -92,24 +95,26 @@ func TestWhatBecameDueInASleepIsLookedForAfterIt(t *testing.T) {
 }
 
 func TestWhatIsNotBegunWhenTheProcessStandsStillGoesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newSleepyRig(t)
 		r.sender.answer = takes(time.Second)
-		r.queue.spread(1000)
+		r.queue.spread(400)
 		r.start(t) // no simulated time goes by, so that only the places run
 		begun := len(r.sender.sent())
-		require.Less(t, begun, 1000)
+		require.Less(t, begun, 400)
 		r.sleep(time.Minute)
 		pass(wait.BeatEvery / 2)
 		require.Len(t, r.sender.sent(), begun, "others may attempt them by now")
-		require.Equal(t, 1000-begun, r.queue.verdicts()[d.Back])
+		require.Equal(t, 400-begun, r.queue.verdicts()[d.Back])
 		pass(10 * time.Second)
-		require.Equal(t, map[d.Verdict]int{d.Back: 1000 - begun, d.Delivered: 1000}, r.queue.verdicts())
+		require.Equal(t, map[d.Verdict]int{d.Back: 400 - begun, d.Delivered: 400}, r.queue.verdicts())
 		r.stop(t)
 	})
 }
 
 func TestAJumpOfTheQueuesClockIsLoggedWithItsSizeAndItsCure(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -128,6 +133,7 @@ func TestAJumpOfTheQueuesClockIsLoggedWithItsSizeAndItsCure(t *testing.T) {
 }
 
 func TestNobodyIsTakenOverForAClock(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{10 * time.Second, -10 * time.Second, time.Hour, -time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -166,6 +172,7 @@ func TestNobodyIsTakenOverForAClock(t *testing.T) {
 }
 
 func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{10 * time.Second, -10 * time.Second, time.Hour, -time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,6 +198,7 @@ func TestAHostsClockThatIsSetCostsNothingButALook(t *testing.T) {
 }
 
 func TestAnAttemptBeganWhenItWasSentThoughTheClockWasBehindThen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		var sent []time.Time

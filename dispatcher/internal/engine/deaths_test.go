@@ -25,6 +25,7 @@ func dying(t *testing.T) *rig {
 }
 
 func TestManyDeathsOfALaneAreOneLine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := dying(t)
 		r.start(t)
@@ -60,6 +61,7 @@ func TestManyDeathsOfALaneAreOneLine(t *testing.T) {
 }
 
 func TestDeathsOfVeryManyLanesAreCountedTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const lanes = 1024
 		r := dying(t)
@@ -83,6 +85,7 @@ func TestDeathsOfVeryManyLanesAreCountedTogether(t *testing.T) {
 }
 
 func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -99,6 +102,7 @@ func TestWhatDiesWhenItIsPublishedIsLogged(t *testing.T) {
 // What kills its holders dies as the third is taken over from: the instance that
 // is told of it logs and counts it.
 func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &tookOver{}
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })
@@ -126,6 +130,7 @@ func TestWhatDiesWithItsHolderIsLoggedAndCounted(t *testing.T) {
 // What an attempt asks for is not what becomes of its delivery: that says the
 // answer of the queue, and where it is lost the next one.
 func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
+	t.Parallel()
 	id := d.DeliveryID{Lane: "u_0", Message: "filled_0"}
 	reported := []d.Death{{ID: id, Reason: d.ReasonGone, Attempts: 1}}
 	cancel := func(q *testQueue) {
@@ -170,6 +175,7 @@ func TestADeathIsToldAsTheQueueAnsweredIt(t *testing.T) {
 }
 
 func TestWhatDiesSinceTheOneBeforeItWasCancelledIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &tookOver{}
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })

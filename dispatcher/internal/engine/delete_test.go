@@ -12,6 +12,7 @@ import (
 )
 
 func TestWhatWaitsForADeletedEndpointIsCancelledAndCounted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -43,6 +44,7 @@ func TestWhatWaitsForADeletedEndpointIsCancelledAndCounted(t *testing.T) {
 }
 
 func TestAChangeThatEndsAfterADeleteDoesNotBringTheLaneBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -62,6 +64,7 @@ func TestAChangeThatEndsAfterADeleteDoesNotBringTheLaneBack(t *testing.T) {
 }
 
 func TestADeleteStandsAboveChangesItHasNotSeen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -41,6 +40,7 @@ func deliverOne(t *testing.T, r *rig, c d.Claimed) d.Settlement {
 }
 
 func TestAReceiverGetsTheHeadersOfTheContract(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		secret := signer.NewSecret()
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) {
@@ -81,6 +81,7 @@ func TestAReceiverGetsTheHeadersOfTheContract(t *testing.T) {
 }
 
 func TestTenantAndResendAreToldOnlyWhereTheyAreSo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		m := message("m")
@@ -101,6 +102,7 @@ func TestTenantAndResendAreToldOnlyWhereTheyAreSo(t *testing.T) {
 }
 
 func TestAnAttemptHasTheTimeOfItsMessage(t *testing.T) {
+	t.Parallel()
 	for name, own := range map[string]time.Duration{"its own": 3 * time.Second, "none: the dispatcher's": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,6 +130,7 @@ func TestAnAttemptHasTheTimeOfItsMessage(t *testing.T) {
 }
 
 func TestTheMessageDecidesWhatItsAnswerMeans(t *testing.T) {
+	t.Parallel()
 	own, err := ladder.New(time.Second, 2*time.Second, 3*time.Second)
 	require.NoError(t, err)
 	anyStatus, err := success.Parse("*")
@@ -173,6 +176,7 @@ func TestTheMessageDecidesWhatItsAnswerMeans(t *testing.T) {
 }
 
 func TestAnOutcomeHasTheEvidenceOfItsAttempt(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		first bool
 		kept  int
@@ -195,6 +199,7 @@ func TestAnOutcomeHasTheEvidenceOfItsAttempt(t *testing.T) {
 }
 
 func TestADeliveryClimbsItsLadderAndIsNeverEarly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		began := time.Now()
@@ -215,6 +220,7 @@ func TestADeliveryClimbsItsLadderAndIsNeverEarly(t *testing.T) {
 }
 
 func TestNothingIsSentUnsigned(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		id     string
 		change func(*engine.Options, *testQueue, *fakeSender)
@@ -242,6 +248,7 @@ func TestNothingIsSentUnsigned(t *testing.T) {
 }
 
 func TestAURLThatCannotBeReadIsNotSent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		m := message("m")
@@ -254,6 +261,7 @@ func TestAURLThatCannotBeReadIsNotSent(t *testing.T) {
 }
 
 func TestARecordThatCannotBeReadIsDead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		c := claimed(message("m"))
@@ -266,6 +274,7 @@ func TestARecordThatCannotBeReadIsDead(t *testing.T) {
 }
 
 func TestAMessageWhoseStoredSuccessCannotBeReadIsDead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		m := message("m")
@@ -278,6 +287,7 @@ func TestAMessageWhoseStoredSuccessCannotBeReadIsDead(t *testing.T) {
 }
 
 func TestAPanicCostsARungAndNotTheProcess(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
@@ -305,6 +315,7 @@ func TestAPanicCostsARungAndNotTheProcess(t *testing.T) {
 }
 
 func TestASignatureThatIsEchoedIsMasked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
@@ -317,6 +328,7 @@ func TestASignatureThatIsEchoedIsMasked(t *testing.T) {
 
 // A message whose headers this instance can't open waits for one that can.
 func TestAMessageWhoseHeadersAreSealedWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		c := claimed(message("m"))
@@ -334,6 +346,7 @@ func TestAMessageWhoseHeadersAreSealedWaits(t *testing.T) {
 // A hundred thousand of them must not take the time of the others, and a key that comes back must
 // not find them asleep.
 func TestMessagesThatNoKeyOpensAreAttemptedAgainAtABoundedRate(t *testing.T) {
+	t.Parallel()
 	var w engine.SealedWaits
 	now := time.Now()
 	require.Equal(t, 10*time.Second, w.Next(now))
@@ -347,6 +360,7 @@ func TestMessagesThatNoKeyOpensAreAttemptedAgainAtABoundedRate(t *testing.T) {
 }
 
 func TestAHeaderOfTheMessageThatIsEchoedIsMasked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
@@ -360,20 +374,22 @@ func TestAHeaderOfTheMessageThatIsEchoedIsMasked(t *testing.T) {
 }
 
 func TestWhatExpiresAtTheGateIsNotAttempted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(time.Second)
-		for i := range 500 {
-			m := message(fmt.Sprintf("m_%d", i))
+		var batch []d.Entry
+		for _, m := range messages("m", 400) {
 			m.ExpiresAt = time.Now().Add(engine.SlowAfter / 2)
-			r.queue.put(claimed(m))
+			batch = append(batch, r.queue.entry("u_0", m))
 		}
+		r.queue.schedule(batch...)
 		r.start(t)
 		begun := len(r.sender.sent()) // time stands still: only the places run
-		require.Less(t, begun, 500)
+		require.Less(t, begun, 400)
 		pass(time.Minute)
 		require.Len(t, r.sender.sent(), begun)
-		require.Equal(t, map[d.Verdict]int{d.Delivered: begun, d.Dead: 500 - begun}, r.queue.verdicts())
+		require.Equal(t, map[d.Verdict]int{d.Delivered: begun, d.Dead: 400 - begun}, r.queue.verdicts())
 		for _, s := range r.queue.outcomes() {
 			if s.Verdict == d.Dead {
 				require.Equal(t, d.ReasonExpired, s.Reason)
@@ -393,6 +409,7 @@ func (brokenObserver) TookOver(int)          { panic("the observer broke") }
 func (brokenObserver) Died(d.Death)          { panic("the observer broke") }
 
 func TestAnObserverThatPanicsEndsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = brokenObserver{} })
 		s := deliverOne(t, r, claimed(message("m")))

@@ -38,6 +38,7 @@ var _ d.EndpointStore = (*fakeEndpoints)(nil)
 
 // TestTheFakeIsAStoreOfEndpoints is what makes the tests that use it worth something.
 func TestTheFakeIsAStoreOfEndpoints(t *testing.T) {
+	t.Parallel()
 	endpointtest.Run(t, func(testing.TB) endpointtest.Fixture {
 		f := newFakeEndpoints()
 		return endpointtest.Fixture{

@@ -17,6 +17,7 @@ import (
 )
 
 func TestANewEndpointHasAnIDAVersionTimesAndASecret(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range signer.Schemes {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,6 +50,7 @@ func TestANewEndpointHasAnIDAVersionTimesAndASecret(t *testing.T) {
 }
 
 func TestAGivenSecretIsKept(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	secret := signer.NewSecret()
 	view := r.create(t, func(e *d.Endpoint) { e.Secrets = []d.EndpointSecret{{Secret: secret}} })
@@ -56,6 +58,7 @@ func TestAGivenSecretIsKept(t *testing.T) {
 }
 
 func TestALaneKnowsItsLimitsBeforeItsEndpointIsKnown(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	r.store.journal(r.queue)
 	view := r.create(t, paused)
@@ -71,6 +74,7 @@ func TestALaneKnowsItsLimitsBeforeItsEndpointIsKnown(t *testing.T) {
 }
 
 func TestAUIDThatIsThereIsAnsweredWhereItIsEqual(t *testing.T) {
+	t.Parallel()
 	own, err := ladder.New(time.Second, time.Minute)
 	require.NoError(t, err)
 	again, err := ladder.New(time.Second, time.Minute)
@@ -148,6 +152,7 @@ func mustSecret(t testing.TB) signer.Secret {
 }
 
 func TestAnIDThatIsTakenIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	var once bool
 	r.store.hook = func(name string) error {
@@ -170,6 +175,7 @@ func TestAnIDThatIsTakenIsMadeAnew(t *testing.T) {
 }
 
 func TestALostRaceForAUIDLeavesNoLane(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*d.Endpoint){"equal": func(*d.Endpoint) {}, "different": address("https://other.example")} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestEndpointRig(t, nil)
@@ -200,6 +206,7 @@ func TestALostRaceForAUIDLeavesNoLane(t *testing.T) {
 }
 
 func TestWithoutAStoreThereAreNoEndpoints(t *testing.T) {
+	t.Parallel()
 	r := newTestRig(t, nil)
 	_, _, err := r.CreateEndpoint(t.Context(), newTestEndpoint())
 	require.Error(t, err)
@@ -218,6 +225,7 @@ func TestWithoutAStoreThereAreNoEndpoints(t *testing.T) {
 }
 
 func TestEndpointsAreReadWithHowTheirLanesStand(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.start(t)
@@ -256,6 +264,7 @@ func TestEndpointsAreReadWithHowTheirLanesStand(t *testing.T) {
 }
 
 func TestTheTruthIsChangedBeforeItsCopy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -281,6 +290,7 @@ func TestTheTruthIsChangedBeforeItsCopy(t *testing.T) {
 }
 
 func TestAChangeThatSomebodyWasQuickerThanIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t)
 	races := 3
@@ -314,6 +324,7 @@ func TestAChangeThatSomebodyWasQuickerThanIsMadeAgain(t *testing.T) {
 }
 
 func TestAChangeThatChangesNothingStoresNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t, uid("main"))
@@ -339,6 +350,7 @@ func TestAChangeThatChangesNothingStoresNothing(t *testing.T) {
 }
 
 func TestAnErrorOfAChangeComesBackAsItIs(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t)
 	refused := errors.New("no")
@@ -357,6 +369,7 @@ func TestAnErrorOfAChangeComesBackAsItIs(t *testing.T) {
 }
 
 func TestAnEndpointThatCantBeOpenedIsNotChanged(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t, func(e *d.Endpoint) { e.Headers = []d.Header{{Name: "X-Token", Value: "t0"}} })
 	sealed := r.store.stored(view.ID).Clone()
@@ -373,6 +386,7 @@ func TestAnEndpointThatCantBeOpenedIsNotChanged(t *testing.T) {
 }
 
 func TestNothingOfASecretIsLogged(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)

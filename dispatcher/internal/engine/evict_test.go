@@ -16,6 +16,7 @@ import (
 // Memory that is full.
 
 func TestAFloodThatFindsNoRoomIsNotTrimmedForEachTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.tight = true
@@ -41,6 +42,7 @@ func TestAFloodThatFindsNoRoomIsNotTrimmedForEachTime(t *testing.T) {
 }
 
 func TestThatFinishedWorkMadeRoomIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.tight, r.queue.old = true, 1000
@@ -58,6 +60,7 @@ func TestThatFinishedWorkMadeRoomIsTold(t *testing.T) {
 }
 
 func TestWhatWasAcceptedGoesOnWhileMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.tight = true
@@ -79,6 +82,7 @@ func TestWhatWasAcceptedGoesOnWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestRoomIsMadeWhereItIsMissing(t *testing.T) {
+	t.Parallel()
 	lane := func(url string) d.Lane {
 		u, err := d.ParseURL(url)
 		require.NoError(t, err)
@@ -118,6 +122,7 @@ func TestRoomIsMadeWhereItIsMissing(t *testing.T) {
 }
 
 func TestARoomMakerThatHangsHoldsUpPublishesForAMoment(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.tight, r.queue.hangs = true, "trim"
@@ -132,6 +137,7 @@ func TestARoomMakerThatHangsHoldsUpPublishesForAMoment(t *testing.T) {
 }
 
 func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {
 			o.Keep = d.Keep{Finished: 24 * time.Hour, FinishedMax: 100, Dead: 720 * time.Hour, DeadMax: 50}
@@ -156,6 +162,7 @@ func TestWorkThatIsForgottenBeforeItsAgeIsTold(t *testing.T) {
 }
 
 func TestWhenMemoryIsFullFinishedWorkGoesFirst(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		full      int // entries refused before there is room
 		trimFails bool
@@ -202,6 +209,7 @@ func TestWhenMemoryIsFullFinishedWorkGoesFirst(t *testing.T) {
 }
 
 func TestAFullQueueIsToldOfAlsoWhenTheWholeCallFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.hook = failing("schedule", d.ErrFull)

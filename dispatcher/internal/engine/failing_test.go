@@ -27,6 +27,7 @@ func mustRead(t testing.TB, r *endpointRig) d.EndpointView {
 }
 
 func TestAnEndpointThatFailsForTooLongIsDisabled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, failingAfter)
 		r.start(t)
@@ -66,6 +67,7 @@ type audited struct {
 func (a *audited) Record(_ context.Context, e d.AuditEntry) { a.entries = append(a.entries, e) }
 
 func TestWhyTheEngineDisablesAnEndpointIsAudited(t *testing.T) {
+	t.Parallel()
 	for detail, answer := range map[string]func(context.Context, d.Call) d.Answer{
 		"none of its attempts succeeded for too long": broken, "its receiver answered 410": gone,
 	} {
@@ -88,6 +90,7 @@ func TestWhyTheEngineDisablesAnEndpointIsAudited(t *testing.T) {
 }
 
 func TestASuccessfulTestEndsThatAnEndpointFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, failingAfter)
 		r.start(t)
@@ -107,6 +110,7 @@ func TestASuccessfulTestEndsThatAnEndpointFails(t *testing.T) {
 }
 
 func TestABareURLThatFailsForTooLongEndsWhatWasAcceptedUntilThen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, failingAfter)
 		r.start(t)
@@ -149,6 +153,7 @@ func (q *testQueue) fail(lane d.Lane, id string) time.Time {
 }
 
 func TestWhatAnInstanceGaveUpBeforeItDiedIsEndedByAnother(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, failingAfter)
 		since := r.queue.fail("u_0", "old")

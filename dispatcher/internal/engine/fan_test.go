@@ -29,6 +29,7 @@ func newTestFan(t *testing.T) (r *endpointRig, lanes map[string]d.Lane) {
 }
 
 func TestAMessageGoesToAllEndpointsOfItsTenantThatMatch(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, lanes := newTestFan(t)
 		out := r.publish(t, fan("acme", "m"))
@@ -55,6 +56,7 @@ func TestAMessageGoesToAllEndpointsOfItsTenantThatMatch(t *testing.T) {
 }
 
 func TestAMessageThatMatchesTooManyIsRefusedUnlessItIsKnown(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight, o.FanoutMax = 0, 2 })
 		r.start(t)
@@ -84,6 +86,7 @@ func TestAMessageThatMatchesTooManyIsRefusedUnlessItIsKnown(t *testing.T) {
 }
 
 func TestWhatMatchesNothingIsTakenAndNotKept(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := newTestFan(t)
 		out := r.publish(t, fan("stranger", "m"))
@@ -98,6 +101,7 @@ func TestWhatMatchesNothingIsTakenAndNotKept(t *testing.T) {
 }
 
 func TestARepeatThatMatchesNothingAnyMoreIsADuplicate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.start(t)
@@ -119,6 +123,7 @@ func TestARepeatThatMatchesNothingAnyMoreIsADuplicate(t *testing.T) {
 }
 
 func TestARepeatIsAnsweredWithTheDeliveriesThereAre(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -143,6 +148,7 @@ func TestARepeatIsAnsweredWithTheDeliveriesThereAre(t *testing.T) {
 }
 
 func TestAMessageNamesAnEndpointByItsIDOrItsUID(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, lanes := newTestFan(t)
 		for i, m := range []*d.Message{to("refunds", "by_uid"), to(string(lanes["refunds"]), "by_id")} {
@@ -159,6 +165,7 @@ func TestAMessageNamesAnEndpointByItsIDOrItsUID(t *testing.T) {
 
 // So each delivery of an endpoint is its tenant's, and a repeat may name the tenant or not.
 func TestAMessageToAnEndpointHasTheEndpointsTenant(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, lanes := newTestFan(t)
 		out := r.publish(t, to("refunds", "m"))
@@ -181,6 +188,7 @@ func TestAMessageToAnEndpointHasTheEndpointsTenant(t *testing.T) {
 }
 
 func TestABatchIsAnsweredInItsOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, lanes := newTestFan(t)
 		foreign := to("payments", "foreign")
@@ -219,6 +227,7 @@ func resultsOf(out []d.Published) (all []d.Result) {
 }
 
 func TestALaneThatIsFullRefusesAMessageButNotAFanOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, func(o *engine.Options, q *testQueue, s *fakeSender) {
 			acceptsOnly(o, q, s)
@@ -242,6 +251,7 @@ func TestALaneThatIsFullRefusesAMessageButNotAFanOut(t *testing.T) {
 }
 
 func TestADeliveryIsAnsweredAsItStands(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.queue.direct = true
@@ -277,6 +287,7 @@ func TestADeliveryIsAnsweredAsItStands(t *testing.T) {
 }
 
 func TestWhatDiedBecauseItsEndpointWasDisabledIsReplayed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -300,6 +311,7 @@ func TestWhatDiedBecauseItsEndpointWasDisabledIsReplayed(t *testing.T) {
 }
 
 func TestAnEndpointsStoreThatFailsFailsWhatNeedsIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.start(t)
@@ -325,6 +337,7 @@ func (q halfThere) Schedule(ctx context.Context, by string, free, lease int, bat
 }
 
 func TestADeliveryThatWasThereIsReadBeforeItIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var o engine.Options
 		r := newTestEndpointRig(t, func(from *engine.Options, q *testQueue, s *fakeSender) {
@@ -354,6 +367,7 @@ func (q digestOnly) Schedule(_ context.Context, _ string, _, _ int, batch []d.En
 }
 
 func TestARepeatOfWhichOnlyTheDigestIsKnownHasNoTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var o engine.Options
 		r := newTestRig(t, func(from *engine.Options, q *testQueue, s *fakeSender) {

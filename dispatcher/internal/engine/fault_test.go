@@ -32,6 +32,7 @@ func slowing(q *testQueue) func(string) error {
 }
 
 func TestAClockThatWentBackIsBelieved(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.queue.hook = slowing(r.queue)
@@ -57,6 +58,7 @@ func TestAClockThatWentBackIsBelieved(t *testing.T) {
 }
 
 func TestASlowAnswerIsNoNewClock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newClaimRig(t, 16)
 		r.start(t)
@@ -78,6 +80,7 @@ func TestASlowAnswerIsNoNewClock(t *testing.T) {
 }
 
 func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
+	t.Parallel()
 	for range 20 { // attempts and what they have their time from come at one moment
 		synctest.Test(t, func(t *testing.T) {
 			r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.skew.Store(int64(-time.Hour)) })
@@ -97,6 +100,7 @@ func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
 }
 
 func TestAStageThatGoesOnFailingIsNotToldOfAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.hook = failing("peek", d.ErrUnavailable) // beats go on
@@ -114,6 +118,7 @@ func TestAStageThatGoesOnFailingIsNotToldOfAgainAndAgain(t *testing.T) {
 }
 
 func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -135,6 +140,7 @@ func TestAStoreThatIsLostAndBackIsToldOfOnceEach(t *testing.T) {
 // A part of the queue that does not answer.
 
 func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.fill(2 * engine.SettleMost)
@@ -162,6 +168,7 @@ func TestOutcomesThatCannotBeRecordedHoldUpNoOthers(t *testing.T) {
 }
 
 func TestAtTheEndOutcomesHaveALastChance(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		var first time.Time
@@ -187,6 +194,7 @@ func TestAtTheEndOutcomesHaveALastChance(t *testing.T) {
 }
 
 func TestAPublishToAQueueThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, acceptsOnly)
 		r.queue.hangs = "schedule"
@@ -212,6 +220,7 @@ func TestAPublishToAQueueThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 }
 
 func TestRoomIsMadeForAllThatIsWanted(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct{ old, trims, accepted int }{
 		"enough is finished":  {old: 1000, trims: 4, accepted: 200},
 		"some is finished":    {old: 100, trims: 3, accepted: 100},
@@ -243,6 +252,7 @@ func TestRoomIsMadeForAllThatIsWanted(t *testing.T) {
 }
 
 func TestAWatchThatEndsAtOnceIsNotBegunWithoutEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.deaf = true })
 		r.start(t)
@@ -254,6 +264,7 @@ func TestAWatchThatEndsAtOnceIsNotBegunWithoutEnd(t *testing.T) {
 }
 
 func TestACallThatHangsIsGivenUpAndTheHeartGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"claim", "leases", "schedule", "settle", "move", "peek", "trim"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

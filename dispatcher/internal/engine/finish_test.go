@@ -23,6 +23,7 @@ func (r *endpointRig) half(view d.EndpointView, change func(*d.Endpoint)) {
 // TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay has each way in which an
 // instance comes to look.
 func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
+	t.Parallel()
 	goOn := func(e *d.Endpoint) { e.Paused, e.Since = false, e.Version }
 	for name, mustBe := range map[string]func(t *testing.T, r *endpointRig, view d.EndpointView){
 		"at the start": func(t *testing.T, r *endpointRig, view d.EndpointView) {
@@ -70,6 +71,7 @@ func TestAHeldLaneLearnsOfAChangeThatStoppedHalfWay(t *testing.T) {
 // TestAnEndpointOvertakesALaneThatIsNewer has each way in which an instance finds that a
 // failover lost the endpoint's last changes, of which the lane knows.
 func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
+	t.Parallel()
 	describe := func(t *testing.T, r *endpointRig, id string) {
 		require.Equal(t, "new", r.change(t, id, func(e *d.Endpoint) { e.Description = "new" }).Description)
 	}
@@ -138,6 +140,7 @@ func TestAnEndpointOvertakesALaneThatIsNewer(t *testing.T) {
 }
 
 func TestADeleteThatStoppedHalfWayIsFinished(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t, paused)
@@ -165,6 +168,7 @@ func TestADeleteThatStoppedHalfWayIsFinished(t *testing.T) {
 }
 
 func TestADeleteThatIsRepeatedFinishesAndIsThenUnknown(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -189,6 +193,7 @@ func TestADeleteThatIsRepeatedFinishesAndIsThenUnknown(t *testing.T) {
 }
 
 func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -210,6 +215,7 @@ func TestAnEndpointThatTheStoreLostEndsNothing(t *testing.T) {
 }
 
 func TestAPausedLaneSaysThatItsEndpointIsMissing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -230,6 +236,7 @@ func TestAPausedLaneSaysThatItsEndpointIsMissing(t *testing.T) {
 }
 
 func TestACreationThatFailsLeavesNoLane(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]error{"the store is full": d.ErrFull, "it can't be stored": fmt.Errorf("broken")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,6 +255,7 @@ func TestACreationThatFailsLeavesNoLane(t *testing.T) {
 }
 
 func TestACreationWithoutAnAnswerLeavesItsLaneUntilItIsSureThatThereIsNone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -266,6 +274,7 @@ func TestACreationWithoutAnAnswerLeavesItsLaneUntilItIsSureThatThereIsNone(t *te
 // What a 410 says of an endpoint that changed meanwhile.
 
 func TestA410OfWhatWasCorrectedMeanwhileDisablesNothing(t *testing.T) {
+	t.Parallel()
 	resume := func(t *testing.T, r *endpointRig, id string) {
 		_, err := r.Pause(t.Context(), id, "")
 		require.NoError(t, err)

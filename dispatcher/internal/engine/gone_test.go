@@ -17,6 +17,7 @@ import (
 func gone(context.Context, d.Call) d.Answer { return d.Answer{Status: 410} }
 
 func TestAnEndpointThatIsGoneIsDisabledBeforeThatIsRecorded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = gone
@@ -52,6 +53,7 @@ func goneAfter(wait time.Duration) func(context.Context, d.Call) d.Answer {
 }
 
 func TestABareURLThatIsGoneEndsThatDeliveryOnly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = gone
@@ -63,6 +65,7 @@ func TestABareURLThatIsGoneEndsThatDeliveryOnly(t *testing.T) {
 }
 
 func TestManyThatAreGoneAtOnceDisableOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = goneAfter(time.Second)
@@ -84,6 +87,7 @@ func TestManyThatAreGoneAtOnceDisableOnce(t *testing.T) {
 }
 
 func TestAnEndpointThatCantBeDisabledHoldsUpNoOutcome(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(string) error{
 		"the store fails": failing("change endpoint", d.ErrUnavailable), "the store hangs": slow("change endpoint", 10*time.Second),
 		"somebody changes it all the time": failing("change endpoint", d.ErrStale),
@@ -112,6 +116,7 @@ func TestAnEndpointThatCantBeDisabledHoldsUpNoOutcome(t *testing.T) {
 }
 
 func TestADeletedEndpointThatIsGoneIsNoFault(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = func(ctx context.Context, c d.Call) d.Answer {
@@ -134,6 +139,7 @@ func TestADeletedEndpointThatIsGoneIsNoFault(t *testing.T) {
 // A message that only tries an endpoint.
 
 func TestATestTellsWhatTheReceiverSaid(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		answer  d.Answer
 		verdict d.Verdict
@@ -183,6 +189,7 @@ func TestATestTellsWhatTheReceiverSaid(t *testing.T) {
 }
 
 func TestATestLastsNoLongerThanAnAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = takes(time.Hour)
@@ -198,6 +205,7 @@ func TestATestLastsNoLongerThanAnAttempt(t *testing.T) {
 }
 
 func TestOnlySomeTestsAreUnderWayAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = takes(time.Second)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestOurHeadersBeginAsTheReceiversKnowThem(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {
 			o.HeaderPrefix, o.UserAgent = "x-pay-", "Notifier 2"
@@ -38,6 +39,7 @@ func TestOurHeadersBeginAsTheReceiversKnowThem(t *testing.T) {
 }
 
 func TestASignatureHasTheFormOfItsEndpoint(t *testing.T) {
+	t.Parallel()
 	for _, form := range []signer.Form{
 		{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody},
 		{Header: "X-Outpost-Signature", Prefix: "v0="},
@@ -63,6 +65,7 @@ func TestASignatureHasTheFormOfItsEndpoint(t *testing.T) {
 }
 
 func TestASignatureIsInTheHeaderThatTheEndpointNames(t *testing.T) {
+	t.Parallel()
 	for name, prefix := range map[string]d.HeaderPrefix{"a name of its own": "", "a name that became one of ours since": "x-acme-"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ const merchantsURL = "https://merchant.example/hook"
 
 // Whatever way out a call takes, the operator's headers go to the operator's URL only.
 func TestHeadersAreNotSentToAURLThatALinkSet(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		var fails atomic.Bool
@@ -84,6 +85,7 @@ func TestHeadersAreNotSentToAURLThatALinkSet(t *testing.T) {
 
 // A URL that an operator confirms is as good as one that the operator set: nothing waits.
 func TestAConfirmedURLWaitsForNoTest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)

@@ -18,6 +18,7 @@ const (
 )
 
 func TestAnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ partitions, paused int }{
 		"one partition": {1, 0}, "many": {16, 0}, "one with endpoints that are paused": {1, 300}, "many, with paused ones": {16, 300},
 	} {

@@ -30,6 +30,7 @@ func (r *endpointRig) keys(t testing.TB, f d.PublicKeyFilter) d.PublicKeyPage {
 }
 
 func TestStrangersWhoAskForPublicKeysCostTheStoreOneReadingAMinute(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		first := r.create(t, publicly, uid("u1"))
@@ -62,6 +63,7 @@ func TestStrangersWhoAskForPublicKeysCostTheStoreOneReadingAMinute(t *testing.T)
 }
 
 func TestManyStrangersAtOnceCauseOneReading(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t, publicly)
@@ -95,6 +97,7 @@ func TestManyStrangersAtOnceCauseOneReading(t *testing.T) {
 }
 
 func TestAStoreThatDoesNotAnswerIsNotAskedAgainByEachStranger(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t, publicly)
@@ -111,6 +114,7 @@ func TestAStoreThatDoesNotAnswerIsNotAskedAgainByEachStranger(t *testing.T) {
 }
 
 func TestPagesOfPublicKeysHoldNothingOfEndpointsWithoutOne(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		var secretIDs, want []string
@@ -149,6 +153,7 @@ func TestPagesOfPublicKeysHoldNothingOfEndpointsWithoutOne(t *testing.T) {
 }
 
 func TestAPublicKeyIsToldWhileItsSecretSigns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		view := r.create(t, publicly)

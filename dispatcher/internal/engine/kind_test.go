@@ -18,6 +18,7 @@ import (
 func pull(e *d.Endpoint) { e.Pull, e.URL = true, "" }
 
 func TestAnEndpointOfKindPullIsNeverCalled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -38,6 +39,7 @@ func TestAnEndpointOfKindPullIsNeverCalled(t *testing.T) {
 }
 
 func TestWhatIsTakenFromAnEndpointIsSignedForIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -55,6 +57,7 @@ func TestWhatIsTakenFromAnEndpointIsSignedForIt(t *testing.T) {
 }
 
 func TestAFanOutReachesEndpointsOfBothKinds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, acceptsOnly)
 		r.start(t)
@@ -71,6 +74,7 @@ func TestAFanOutReachesEndpointsOfBothKinds(t *testing.T) {
 }
 
 func TestAMessageToAQueueWaitsInItsLane(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Secrets = nil })
 		r.start(t)

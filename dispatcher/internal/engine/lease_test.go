@@ -25,6 +25,7 @@ func plant(q *testQueue, id string) d.DeliveryID {
 }
 
 func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -47,6 +48,7 @@ func TestACallThatIsCarriedOutAfterItWasGivenUpLeavesNoLease(t *testing.T) {
 }
 
 func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -60,6 +62,7 @@ func TestLeasesThatAFailoverBroughtBackAreHandedBack(t *testing.T) {
 }
 
 func TestFaultsThatGoOnDoNotPutOffTheComparison(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -74,6 +77,7 @@ func TestFaultsThatGoOnDoNotPutOffTheComparison(t *testing.T) {
 }
 
 func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(10 * time.Second)
@@ -98,6 +102,7 @@ func TestAnUnknownLeaseIsHandedBackOnce(t *testing.T) {
 }
 
 func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
+	t.Parallel()
 	for _, settled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("settled before they are: %t", settled), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,6 +148,7 @@ func TestALeaseTakenWhileLeasesAreComparedIsNotHandedBack(t *testing.T) {
 }
 
 func TestLeasesOfPartitionsThatAnswerAreHandedBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.start(t)
@@ -167,6 +173,7 @@ func TestLeasesOfPartitionsThatAnswerAreHandedBack(t *testing.T) {
 }
 
 func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
+	t.Parallel()
 	for _, after := range []time.Duration{0, time.Second, 10 * time.Second, 29 * time.Second, 45 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -187,6 +194,7 @@ func TestASettleThatAFailoverForgetsIsFoundWithinAMinute(t *testing.T) {
 }
 
 func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(10 * time.Second)
@@ -204,6 +212,7 @@ func TestAHandBackWhoseAnswerWasLostEndsNoLaterLease(t *testing.T) {
 }
 
 func TestALeaseIsKnownThatWasTakenBeforeItsHandBackWasAnswered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(10 * time.Second)

@@ -106,12 +106,14 @@ func (r *rig) pour(kind string, lanes, n int) {
 }
 
 func TestFewPermitsHaveNoLoans(t *testing.T) {
+	t.Parallel()
 	for permits, loans := range map[int]int{0: 0, 1: 0, 15: 0, 16: 32, 64: 128, 1024: 128, 4096: 512} {
 		require.Equal(t, loans, engine.LoansFor(permits), "%d permits", permits)
 	}
 }
 
 func TestANewLaneIsCalledSoonBesideHungOnes(t *testing.T) {
+	t.Parallel()
 	for _, permits := range []int{64, 1024} {
 		t.Run(fmt.Sprint(permits, " permits"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

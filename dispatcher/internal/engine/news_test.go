@@ -37,6 +37,7 @@ func (h *heard) of(notice d.Notice) []d.News {
 }
 
 func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.Notify = 3, h.notify })
@@ -62,6 +63,7 @@ func TestALostInstanceIsToldOnceThatAllOfItIsTakenOver(t *testing.T) {
 }
 
 func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Notify = h.notify })
@@ -87,6 +89,7 @@ func TestAnOutageIsToldWithWhenItBegan(t *testing.T) {
 
 // The script tells of each failure, so any instance tells what another could not.
 func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
 		var up atomic.Bool
@@ -126,6 +129,7 @@ func TestWhatLastsIsToldOnceAnHour(t *testing.T) {
 // The notice that a destination fails is followed by one that this is over, though no
 // attempt succeeded.
 func TestAResumeOrAChangeOfWhatFailsIsToldAsARecovery(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heard{}
 		own, err := ladder.New(slices.Repeat([]time.Duration{10 * time.Minute}, 100)...)
@@ -169,6 +173,7 @@ func TestAResumeOrAChangeOfWhatFailsIsToldAsARecovery(t *testing.T) {
 }
 
 func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var stirred atomic.Int32
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { stirred.Add(1) } })
@@ -203,6 +208,7 @@ func TestItIsToldThatSomethingHappenedHereOrElsewhere(t *testing.T) {
 }
 
 func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var changed atomic.Int32
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { changed.Add(1) } })
@@ -229,6 +235,7 @@ func TestItIsToldThatEndpointsOrPausesChanged(t *testing.T) {
 
 // Deliveries end without an outcome too: the log of that is to be read as soon.
 func TestItIsToldOfWhatEndsWithoutAnAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var stirred atomic.Int32
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Stirred = func() { stirred.Add(1) } })

@@ -26,6 +26,7 @@ func (s *seen) Attempted(a d.Attempted) {
 }
 
 func TestAnAttemptTellsHowLateItIsAndHowLongItsDeliveryTook(t *testing.T) {
+	t.Parallel()
 	const took = 2 * time.Second
 	for name, c := range map[string]struct {
 		change      func(c *d.Claimed, now time.Time)

@@ -36,6 +36,7 @@ func failOnce(r *rig, name string, err error) {
 // A flush that was too large for its time is no store that is lost, while beats
 // and claims are answered.
 func TestOneCallWithoutAnAnswerIsNoLostStore(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -60,6 +61,7 @@ func TestOneCallWithoutAnAnswerIsNoLostStore(t *testing.T) {
 }
 
 func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -78,6 +80,7 @@ func TestASecondCallWithoutAnAnswerTellsThatTheStoreIsLost(t *testing.T) {
 }
 
 func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -95,6 +98,7 @@ func TestAFaultThatIsNoSilenceIsToldAtOnce(t *testing.T) {
 
 // A trim that failed looked at no lanes, so it proves nothing of the store.
 func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -112,6 +116,7 @@ func TestAStoreThatAnswersNothingIsNotToldToBeBack(t *testing.T) {
 
 // To count takes many calls, and each of them waits for a store that hangs.
 func TestCountingGivesUpBeforeItsCallerDoes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.hangs = "stats" })
 		r.start(t)

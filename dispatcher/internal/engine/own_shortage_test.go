@@ -27,6 +27,7 @@ func exhausted(on *atomic.Bool) func(context.Context, d.Call) d.Answer {
 }
 
 func TestOwnExhaustionCostsNoRungAndBlamesNobody(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var on atomic.Bool
 		on.Store(true)
@@ -53,6 +54,7 @@ func TestOwnExhaustionCostsNoRungAndBlamesNobody(t *testing.T) {
 }
 
 func TestOwnExhaustionPausesClaimsAndDoesNotSpin(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var on atomic.Bool
 		on.Store(true)

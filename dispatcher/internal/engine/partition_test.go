@@ -39,6 +39,7 @@ func (q *testQueue) askedFor(name string, partition int) (n int) {
 }
 
 func TestAPartitionThatFailsSlowsNoOther(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		for i := range 30 {
@@ -75,6 +76,7 @@ func TestAPartitionThatFailsSlowsNoOther(t *testing.T) {
 }
 
 func TestAPartitionThatCanOnlyBeReadIsLeftAloneAllTheSame(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.queue.reads = true
@@ -95,6 +97,7 @@ func TestAPartitionThatCanOnlyBeReadIsLeftAloneAllTheSame(t *testing.T) {
 }
 
 func TestWhenAllPartitionsFailTheStoreIsLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.start(t)
@@ -120,6 +123,7 @@ func TestWhenAllPartitionsFailTheStoreIsLost(t *testing.T) {
 }
 
 func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.sender.answer = takes(time.Second)
@@ -147,6 +151,7 @@ func TestOutcomesOfAPartitionThatFailsWaitApart(t *testing.T) {
 }
 
 func TestOutcomesOfOneDeliveryAreRecordedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.start(t)
@@ -176,6 +181,7 @@ func TestOutcomesOfOneDeliveryAreRecordedInTheirOrder(t *testing.T) {
 }
 
 func TestOutcomesThatWaitApartCountAsWaiting(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		most := 4 * 1024
@@ -200,6 +206,7 @@ func TestOutcomesThatWaitApartCountAsWaiting(t *testing.T) {
 }
 
 func TestAnOutcomeThatIsRefusedHoldsUpNoOthers(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		bad      func(s d.Settlement) bool
 		recorded int
@@ -263,6 +270,7 @@ func requireRecorded(t *testing.T, r *rig, n int) {
 }
 
 func TestWhatAPartitionHadToTellIsAskedForWhenItIsBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.queue.cutOff(1)
@@ -279,6 +287,7 @@ func TestWhatAPartitionHadToTellIsAskedForWhenItIsBack(t *testing.T) {
 }
 
 func TestAnAnswerThatWasLostIsLookedFor(t *testing.T) {
+	t.Parallel()
 	for name, err := range map[string]error{
 		"the whole call": d.ErrUnavailable, "a partition": conn.FailedPartition(0, 1, d.ErrUnavailable),
 	} {
@@ -308,6 +317,7 @@ func TestAnAnswerThatWasLostIsLookedFor(t *testing.T) {
 }
 
 func TestAPublishToPartitionsThatAnswerIsAccepted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.queue.cutOff(1)
@@ -338,6 +348,7 @@ func TestAPublishToPartitionsThatAnswerIsAccepted(t *testing.T) {
 }
 
 func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.PollEvery = 3, 24*time.Hour })
 		r.start(t)
@@ -364,6 +375,7 @@ func TestTheTrimmerGoesOnWithoutAPartitionThatFails(t *testing.T) {
 }
 
 func TestAClaimAsksAsManyPartitionsAsItHasPermitsForAndTheOthersNext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.MaxInFlight = 3, 64 })
 		for _, lane := range lanesOfThree {

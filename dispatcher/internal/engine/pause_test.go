@@ -14,6 +14,7 @@ import (
 )
 
 func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -61,6 +62,7 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 // A host that many merchants share must not be held for all by what one of
 // their receivers there says.
 func TestEachTenantHasALaneOfItsOwnAtAnOrigin(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -101,6 +103,7 @@ func TestEachTenantHasALaneOfItsOwnAtAnOrigin(t *testing.T) {
 }
 
 func TestResumeClearsWhateverHeldADestination(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -135,6 +138,7 @@ func TestResumeClearsWhateverHeldADestination(t *testing.T) {
 }
 
 func TestAPauseOfADisabledEndpointLeavesItDisabled(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t, disabled)
 	state, err := r.Pause(t.Context(), view.ID, "")
@@ -144,6 +148,7 @@ func TestAPauseOfADisabledEndpointLeavesItDisabled(t *testing.T) {
 }
 
 func TestADestinationMeansALane(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t, uid("main"))
 	cases := map[string]d.Lane{
@@ -188,6 +193,7 @@ func TestADestinationMeansALane(t *testing.T) {
 const longQueue = "cancel_unpaid_orders.v2"
 
 func TestLanesTellWhereTheyLead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -214,6 +220,7 @@ func TestLanesTellWhereTheyLead(t *testing.T) {
 }
 
 func TestTheDeadOfATenantAreThoseOfItsEndpointsToo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = gone
@@ -246,6 +253,7 @@ func TestTheDeadOfATenantAreThoseOfItsEndpointsToo(t *testing.T) {
 }
 
 func TestABreakerThatOpensOrClosesIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.breaker = 2 })
 		var good atomic.Bool
@@ -272,6 +280,7 @@ func TestABreakerThatOpensOrClosesIsTold(t *testing.T) {
 }
 
 func TestAReceiverThatAsksForItHasItsLanePaused(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 429, RetryAfter: "120"} }
@@ -283,6 +292,7 @@ func TestAReceiverThatAsksForItHasItsLanePaused(t *testing.T) {
 }
 
 func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -305,6 +315,7 @@ func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
 // The sweeper.
 
 func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {
+	t.Parallel()
 	for name, fails := range map[string]bool{"at once": false, "after errors": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -348,6 +359,7 @@ func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {
 }
 
 func TestASweepEndsWithTheDispatcher(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)

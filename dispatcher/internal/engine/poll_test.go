@@ -18,6 +18,7 @@ import (
 func polling(_ *engine.Options, q *testQueue, _ *fakeSender) { q.polls, q.partitions = true, 3 }
 
 func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, polling)
 		r.start(t)
@@ -41,6 +42,7 @@ func TestWhoCanNotBeToldLooksEverySecond(t *testing.T) {
 }
 
 func TestWhoPollsAStoreThatWentAwayComparesLeases(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, polling)
 		r.start(t)
@@ -56,6 +58,7 @@ func TestWhoPollsAStoreThatWentAwayComparesLeases(t *testing.T) {
 }
 
 func TestWhoCanNotBeToldReadsEndpointsEachTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, polling)
 		r.start(t)

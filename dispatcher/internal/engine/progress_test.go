@@ -27,6 +27,7 @@ func (o hangingObserver) TookOver(int)          {}
 
 // Whatever a stage waits for, an instance that does not move is not alive.
 func TestWhoDoesNotMoveHasNoHeartbeatUntilItMoves(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ stage, call string }{
 		{"claim", "claim"}, {"settle", "settle"}, {"move", "move"}, {"schedule", "schedule"}, {"look", "peek"}, {"reap", "reap gone"}, {"beat", "beat"},
 	} {
@@ -73,6 +74,7 @@ func TestWhoDoesNotMoveHasNoHeartbeatUntilItMoves(t *testing.T) {
 
 // An observer hangs in the goroutine that records outcomes, or in those of the attempts.
 func TestAnotherInstanceTakesOverFromOneThatDoesNotMove(t *testing.T) {
+	t.Parallel()
 	for name, status := range map[string]int{"after an attempt": 200, "after a death": 410} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,6 +110,7 @@ func TestAnotherInstanceTakesOverFromOneThatDoesNotMove(t *testing.T) {
 
 // None of these is stuck, however long it lasts.
 func TestWhoHasNothingToMoveIsAlive(t *testing.T) {
+	t.Parallel()
 	hangs := func(call string) func(*engine.Options, *testQueue, *fakeSender) {
 		return func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.hangs = call }
 	}

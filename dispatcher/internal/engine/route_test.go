@@ -17,6 +17,7 @@ import (
 )
 
 func TestADeliveryGoesToItsEndpointAsItIsAtTheAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
@@ -56,6 +57,7 @@ func TestADeliveryGoesToItsEndpointAsItIsAtTheAttempt(t *testing.T) {
 }
 
 func TestAChangedLadderCountsFromTheNextRung(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		began := time.Now()
@@ -80,6 +82,7 @@ func TestAChangedLadderCountsFromTheNextRung(t *testing.T) {
 }
 
 func TestWhatTheMessageSaysGoesBeforeItsEndpoint(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		its, err := ladder.New(time.Hour)
@@ -117,6 +120,7 @@ func TestWhatTheMessageSaysGoesBeforeItsEndpoint(t *testing.T) {
 }
 
 func TestAnEndpointsHeadersNeverReplaceOurs(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range signer.Schemes {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -152,6 +156,7 @@ func TestAnEndpointsHeadersNeverReplaceOurs(t *testing.T) {
 }
 
 func TestAnExcerptTellsNothingThatIsSecret(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range signer.Schemes {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,6 +193,7 @@ func TestAnExcerptTellsNothingThatIsSecret(t *testing.T) {
 }
 
 func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -218,6 +224,7 @@ func TestAnEndpointThatCantBeOpenedIsLeftAloneAndSpendsNoRung(t *testing.T) {
 }
 
 func TestATenantsBareURLsAreSignedWithItsOwnSecrets(t *testing.T) {
+	t.Parallel()
 	one, two := signer.NewSecret(), signer.NewSecret()
 	for _, derive := range []bool{false, true} {
 		t.Run(fmt.Sprintf("derived: %t", derive), func(t *testing.T) {
@@ -249,6 +256,7 @@ func TestATenantsBareURLsAreSignedWithItsOwnSecrets(t *testing.T) {
 }
 
 func TestAnEndpointIsSignedWithItsOwnSecretWhateverTheDispatchers(t *testing.T) {
+	t.Parallel()
 	for name, secrets := range map[string][]signer.Secret{"some": {signer.NewSecret()}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,7 @@ func verifies(t testing.TB, r *rig, scheme signer.Scheme, secret signer.Secret, 
 }
 
 func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []signer.Scheme{signer.Standard, signer.StandardEd25519, signer.Stripe} {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,6 +56,7 @@ func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
 }
 
 func TestWhereOneSignatureHasRoomTheNewSecretMakesIt(t *testing.T) {
+	t.Parallel()
 	for _, scheme := range []signer.Scheme{signer.GitHub, signer.HMACHex} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newTestEndpointRig(t, nil)
@@ -72,6 +74,7 @@ func TestWhereOneSignatureHasRoomTheNewSecretMakesIt(t *testing.T) {
 }
 
 func TestWithoutAnOverlapTheOldSecretEndsNow(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t)
 	rotated, err := r.RotateSecret(t.Context(), view.ID, signer.Secret{}, 0)
@@ -82,6 +85,7 @@ func TestWithoutAnOverlapTheOldSecretEndsNow(t *testing.T) {
 }
 
 func TestSecretsThatAreRotatedAgainEndWhenTheySaid(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		one := r.create(t)
@@ -118,6 +122,7 @@ func TestSecretsThatAreRotatedAgainEndWhenTheySaid(t *testing.T) {
 }
 
 func TestASecretThatIsRotatedToItselfIsThereOnce(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t)
 	same := view.Secrets[0].Secret
@@ -136,6 +141,7 @@ func TestASecretThatIsRotatedToItselfIsThereOnce(t *testing.T) {
 }
 
 func TestASecretThatDoesNotFitIsNotTaken(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.create(t)
 	_, err := r.RotateSecret(t.Context(), view.ID, signer.Stripe.NewSecret(), time.Hour)

@@ -28,6 +28,7 @@ func requireEachOnce(t *testing.T, q *testQueue, n int) {
 }
 
 func TestAFailedSettleIsRepeatedUntilItSucceeds(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(q *testQueue, err error){
 		"the call is not made": func(q *testQueue, err error) { q.hook = failing("settle", err) },
 		"the answer is lost":   func(q *testQueue, err error) { q.after = failing("settle", err) },
@@ -56,6 +57,7 @@ func TestAFailedSettleIsRepeatedUntilItSucceeds(t *testing.T) {
 }
 
 func TestOutcomesOfOnePartOfABatchAreNotGivenTwice(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.refuse = func(id d.DeliveryID, times int) bool { return id.Message[len(id.Message)-1] == '7' && times < 3 }
@@ -74,6 +76,7 @@ func TestOutcomesOfOnePartOfABatchAreNotGivenTwice(t *testing.T) {
 }
 
 func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight = 16 })
 		most := 4 * engine.SettleMost
@@ -98,6 +101,7 @@ func TestClaimingStopsWhenTooManyOutcomesWait(t *testing.T) {
 }
 
 func TestOutcomesPutAtTheEndAreRecorded(t *testing.T) {
+	t.Parallel()
 	for i := range 30 { // the end and the last outcome come at one moment
 		synctest.Test(t, func(t *testing.T) {
 			r := newTestRig(t, nil)
@@ -112,6 +116,7 @@ func TestOutcomesPutAtTheEndAreRecorded(t *testing.T) {
 }
 
 func TestWhatCannotBeRecordedDoesNotHoldUpTheEndForEver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.hook = failing("settle", d.ErrUnavailable)
@@ -125,6 +130,7 @@ func TestWhatCannotBeRecordedDoesNotHoldUpTheEndForEver(t *testing.T) {
 }
 
 func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
@@ -149,6 +155,7 @@ func TestTheTrimmerRunsAfterWorkHasEnded(t *testing.T) {
 
 // An instance does not hear its own hints.
 func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.start(t)
@@ -174,6 +181,7 @@ func TestTheClaimerIsToldOfALaneThatATrimPlacedAnew(t *testing.T) {
 }
 
 func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.PollEvery = 24 * time.Hour })
 		r.sender.answer = func(context.Context, d.Call) d.Answer { return d.Answer{Status: 500} }
@@ -190,6 +198,7 @@ func TestOnlyWhatEndedCountsForTheTrimmer(t *testing.T) {
 }
 
 func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 5 })
 		r.start(t)
@@ -207,6 +216,7 @@ func TestTheWatcherLooksAtEverythingWhenHintsMayBeLost(t *testing.T) {
 }
 
 func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		var failed atomic.Int64
@@ -229,6 +239,7 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 // The end.
 
 func TestTheEndIsOrderly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
 			o.MaxInFlight, o.Grace = 20, 10*time.Second
@@ -270,6 +281,7 @@ func TestTheEndIsOrderly(t *testing.T) {
 }
 
 func TestWhatWasNotBegunGoesBackAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {
 			s.answer = takes(time.Second)
@@ -288,6 +300,7 @@ func TestWhatWasNotBegunGoesBackAtOnce(t *testing.T) {
 }
 
 func TestTheEndHandsBackWhatNobodyKnewOf(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -304,6 +317,7 @@ func TestTheEndHandsBackWhatNobodyKnewOf(t *testing.T) {
 }
 
 func TestTheEndWhilePermitsAreGatheredClaimsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)

@@ -40,6 +40,7 @@ func ended(c chan struct{}) bool {
 }
 
 func TestWhileItDrainsCallersAreAnsweredAndNothingIsTaken(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.direct = true
@@ -79,6 +80,7 @@ func TestWhileItDrainsCallersAreAnsweredAndNothingIsTaken(t *testing.T) {
 }
 
 func TestADrainThatIsCutHandsBack(t *testing.T) {
+	t.Parallel()
 	for name, grace := range map[string]time.Duration{"by the grace time": 3 * time.Second, "by who waits": time.Hour, "at once": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,6 +106,7 @@ func TestADrainThatIsCutHandsBack(t *testing.T) {
 }
 
 func TestADrainBeforeItRunsKeepsItFromTaking(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.fill(3)
@@ -117,6 +120,7 @@ func TestADrainBeforeItRunsKeepsItFromTaking(t *testing.T) {
 }
 
 func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -141,6 +145,7 @@ func TestWhatIsLeasedByACallUnderWayWhenItDrainsGoesBack(t *testing.T) {
 const endWithin = 25 * time.Second
 
 func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(q *testQueue){}
 	for _, name := range []string{"claim", "schedule", "settle", "leases", "leave", "move", "peek", "trim", "beat", "reap gone"} {
 		faults[name+" hangs"] = func(q *testQueue) { q.hangs = name }
@@ -200,6 +205,7 @@ func requireNothingLost(t *testing.T, q *testQueue) {
 }
 
 func TestWhoIsDeclaredDeadWhileItDrainsLeavesUnderItsNewName(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(10 * time.Second)
@@ -221,6 +227,7 @@ func TestWhoIsDeclaredDeadWhileItDrainsLeavesUnderItsNewName(t *testing.T) {
 }
 
 func TestAnEndWithPartOfTheQueueDownHandsBackTheRest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newThreeRig(t)
 		r.sender.answer = takes(time.Second)
@@ -238,6 +245,7 @@ func TestAnEndWithPartOfTheQueueDownHandsBackTheRest(t *testing.T) {
 }
 
 func TestWhatWasAttemptedIsNotHandedBackAsIfItWereNot(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.sender.answer = takes(time.Second)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestWhatHappensIsShownWithinASecond(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("old")
@@ -33,6 +34,7 @@ func TestWhatHappensIsShownWithinASecond(t *testing.T) {
 }
 
 func TestNobodyThatFollowsCostsNoCall(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		time.Sleep(time.Hour)
@@ -50,6 +52,7 @@ func TestNobodyThatFollowsCostsNoCall(t *testing.T) {
 }
 
 func TestManyFollowersCostOneReader(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		var all []*viewer
@@ -74,6 +77,7 @@ func TestManyFollowersCostOneReader(t *testing.T) {
 // What is logged while a follower passes from its own reading to that of the Tail is read
 // by both.
 func TestWhatTwoReadersMeetIsShownOnce(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{grows: 6}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("old")
@@ -88,6 +92,7 @@ func TestWhatTwoReadersMeetIsShownOnce(t *testing.T) {
 }
 
 func TestAFollowerIsToldThatItIsConnected(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{Messages: []string{"none"}}, "")
@@ -104,6 +109,7 @@ func TestAFollowerIsToldThatItIsConnected(t *testing.T) {
 }
 
 func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		one := follow(t, h, dispatcher.LogFilter{Messages: []string{"m2"}}, "")
@@ -136,6 +142,7 @@ func TestAFilterShowsOnlyWhatMatches(t *testing.T) {
 // Each event's position goes on right behind it: nothing is shown twice, nothing is
 // missing, wherever the connection is lost.
 func TestAFollowerGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{most: 2}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
@@ -162,6 +169,7 @@ func TestAFollowerGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestWhatComesWhileAFollowerCatchesUpIsShownOnce(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{most: 3}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		other := follow(t, h, dispatcher.LogFilter{}, "")
@@ -208,6 +216,7 @@ func TestWhatComesWhileAFollowerCatchesUpIsShownOnce(t *testing.T) {
 }
 
 func TestAFollowerMayBeginInThePast(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		f.add("m1")
@@ -224,6 +233,7 @@ func TestAFollowerMayBeginInThePast(t *testing.T) {
 }
 
 func TestAFollowerThatIsTooSlowIsDroppedAndHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{most: 10_000}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		good := follow(t, h, dispatcher.LogFilter{}, "")
@@ -251,6 +261,7 @@ func TestAFollowerThatIsTooSlowIsDroppedAndHoldsUpNoOther(t *testing.T) {
 }
 
 func TestABurstIsNoReasonToDropAFollower(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{most: 100_000}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
@@ -267,6 +278,7 @@ func TestABurstIsNoReasonToDropAFollower(t *testing.T) {
 }
 
 func TestAGapIsTold(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{Messages: []string{"m2"}}, "")
@@ -288,6 +300,7 @@ func TestAGapIsTold(t *testing.T) {
 }
 
 func TestFollowersEndWithTheHub(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, stop context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
@@ -300,6 +313,7 @@ func TestFollowersEndWithTheHub(t *testing.T) {
 }
 
 func TestALogThatCanNotBeReadRefusesAtTheBeginningAndIsWaitedForLater(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {
 		v := follow(t, h, dispatcher.LogFilter{}, "")
@@ -330,6 +344,7 @@ func TestALogThatCanNotBeReadRefusesAtTheBeginningAndIsWaitedForLater(t *testing
 }
 
 func TestAFollowerLeavesWhenItCanNotBeShownAnything(t *testing.T) {
+	t.Parallel()
 	f := &fakeLog{}
 	gone := errors.New("gone")
 	run(t, f, func(h *engine.Tail, _ context.CancelFunc) {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestASuccessAfterTheLeaseEndedCountsAndEndsNoOtherLease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		watch := &seen{}
 		r := newTakerRig(t, func(o *engine.Options) { o.Observer = watch })

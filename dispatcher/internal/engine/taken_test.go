@@ -56,6 +56,7 @@ func (o *outcomesOf) list() []d.Settled {
 }
 
 func TestWhatATakerMadeOfADeliveryIsRecordedAndTold(t *testing.T) {
+	t.Parallel()
 	after := 40 * time.Second
 	for name, c := range map[string]struct {
 		h    d.Handled
@@ -111,6 +112,7 @@ func withoutDeath(list []d.Settled) []d.Settled {
 }
 
 func TestATakerIsToldThatItsOutcomeWasNotRecorded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -135,6 +137,7 @@ func TestATakerIsToldThatItsOutcomeWasNotRecorded(t *testing.T) {
 }
 
 func TestAnOutcomeThatIsRefusedForGoodIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -152,6 +155,7 @@ func TestAnOutcomeThatIsRefusedForGoodIsTold(t *testing.T) {
 }
 
 func TestATakerLeasesOnlyWhileItsInstanceMay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		_, err := r.BeginLease(t.Context())
@@ -176,6 +180,7 @@ func TestATakerLeasesOnlyWhileItsInstanceMay(t *testing.T) {
 }
 
 func TestATakerThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -197,6 +202,7 @@ func TestATakerThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 }
 
 func TestWhatALostAnswerLeasedToATakerGoesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -212,6 +218,7 @@ func TestWhatALostAnswerLeasedToATakerGoesBack(t *testing.T) {
 }
 
 func TestTheCallOfATakerThatIsGoneIsAnswered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -227,6 +234,7 @@ func TestTheCallOfATakerThatIsGoneIsAnswered(t *testing.T) {
 }
 
 func TestATakersInstanceThatDiesIsTakenOverFrom(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -272,6 +280,7 @@ func failingOf(q *testQueue, name, by string) func(string) error {
 }
 
 func TestWhatIsTakenHasTheHeadersOfACall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		secret := signer.NewSecret()
 		at := time.Unix(1_700_000_000, 0)
@@ -306,6 +315,7 @@ func TestWhatIsTakenHasTheHeadersOfACall(t *testing.T) {
 }
 
 func TestTheTimeOfAHandlerIsTheMessages(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		c := claimed(message("m"))
@@ -316,6 +326,7 @@ func TestTheTimeOfAHandlerIsTheMessages(t *testing.T) {
 }
 
 func TestWhatCanNotBeGivenOutIsNotGivenOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		poison, sealed := claimed(message("poison")), claimed(message("sealed"))
@@ -335,6 +346,7 @@ func TestWhatCanNotBeGivenOutIsNotGivenOut(t *testing.T) {
 }
 
 func TestATakerGetsSoManyBytesOfBodiesAndTheRestKeepsItsOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)
@@ -373,6 +385,7 @@ func idsOf(list []d.Claimed) (all string) {
 }
 
 func TestADeliveryWhoseBodyIsGoneIsNotGivenOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTakerRig(t, nil)
 		r.start(t)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestManyDeadWhoseTakeoverHangsDoNotStopTheHeart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		for i := range 5 {
@@ -42,6 +43,7 @@ func TestManyDeadWhoseTakeoverHangsDoNotStopTheHeart(t *testing.T) {
 }
 
 func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &tookOver{}
 		r := newTestRig(t, func(o *engine.Options, q *testQueue, _ *fakeSender) { q.partitions, o.Observer = 3, seen })
@@ -99,6 +101,7 @@ func (o *tookOver) list() []int {
 }
 
 func TestABacklogThatTakesLongIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 750
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, s *fakeSender) {

@@ -27,6 +27,7 @@ func outcome(message, lease string, v d.Verdict) d.TakerOutcome {
 }
 
 func TestWhatACallerSaysIsRecorded(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")
 		results, err := q.t.SettleTaken(context.Background(), lane, "me", []d.TakerOutcome{
@@ -47,6 +48,7 @@ func TestWhatACallerSaysIsRecorded(t *testing.T) {
 }
 
 func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b")
 		forged := "4" + leases["a"][1:]
@@ -72,6 +74,7 @@ func TestALeaseThatIsNotOursIsUnknown(t *testing.T) {
 }
 
 func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		q.set(func() {
 			q.statuses["waiting"], q.statuses["retrying"], q.statuses["done"] = d.StatusReady, d.StatusRetrying, d.StatusDelivered
@@ -90,6 +93,7 @@ func TestWithoutALeaseOnlyWhatWasTakenIsKnown(t *testing.T) {
 }
 
 func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c", "d", "e")
 		q.set(func() {
@@ -118,6 +122,7 @@ func TestOnlyASuccessCountsAfterTheLeaseEnded(t *testing.T) {
 }
 
 func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c")
 		q.set(func() {
@@ -137,6 +142,7 @@ func TestADeliveryThatWasCancelledMeanwhileIsToldAsItIs(t *testing.T) {
 }
 
 func TestASecondResultOfADeliveryMeetsTheFirst(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a")
 		q.set(func() { q.statuses["a"] = d.StatusDelivered })
@@ -151,6 +157,7 @@ func TestASecondResultOfADeliveryMeetsTheFirst(t *testing.T) {
 }
 
 func TestWhatIsNotRecordedIsAnError(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b", "c")
 		one := func(m string) error {
@@ -171,6 +178,7 @@ func TestWhatIsNotRecordedIsAnError(t *testing.T) {
 }
 
 func TestNothingIsUnknownOfALaneWhoseDataWereLost(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		leases := taken(t, q, "a", "b")
 		q.set(func() {

@@ -14,6 +14,7 @@ import (
 const half = 15 * time.Second
 
 func TestATakeAnswersAtOnceWhatThereIs(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		require.Empty(t, q.call(t, d.TakerAsk{}).answer(t))
 		q.put(lane, "a", "b", "c")
@@ -30,6 +31,7 @@ func TestATakeAnswersAtOnceWhatThereIs(t *testing.T) {
 }
 
 func TestAHintWakesOneThatWaits(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
 		other := q.call(t, d.TakerAsk{Lane: "q_other", Wait: half})
@@ -48,6 +50,7 @@ func TestAHintWakesOneThatWaits(t *testing.T) {
 }
 
 func TestThoseThatWaitCostNothing(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		var calls []*takerCall
 		for range 200 {
@@ -64,6 +67,7 @@ func TestThoseThatWaitCostNothing(t *testing.T) {
 }
 
 func TestWhoLeavesSomeBehindWakesTheNext(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		var calls []*takerCall
 		for range 3 {
@@ -83,6 +87,7 @@ func TestWhoLeavesSomeBehindWakesTheNext(t *testing.T) {
 }
 
 func TestACallerThatIsGonePassesItsTurnOn(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
 		q.set(func() { q.ready[lane] = []string{"a"} })
@@ -95,6 +100,7 @@ func TestACallerThatIsGonePassesItsTurnOn(t *testing.T) {
 }
 
 func TestWhatACallerTookThatIsGoneGoesBack(t *testing.T) {
+	t.Parallel()
 	for name, wait := range map[string]time.Duration{"one that waits": half, "one that does not": 0} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(q *fakeQueue, _ func()) {
@@ -110,6 +116,7 @@ func TestWhatACallerTookThatIsGoneGoesBack(t *testing.T) {
 }
 
 func TestAtTheStopThoseThatWaitAreAnswered(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, stop func()) {
 		c := q.call(t, d.TakerAsk{Wait: half})
 		stop()
@@ -124,6 +131,7 @@ func TestAtTheStopThoseThatWaitAreAnswered(t *testing.T) {
 }
 
 func TestWhereSomethingMayHaveBeenMissedOneOfEachLaneAsks(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		var calls []*takerCall
 		for i := range 40 {
@@ -145,6 +153,7 @@ func TestWhereSomethingMayHaveBeenMissedOneOfEachLaneAsks(t *testing.T) {
 }
 
 func TestWhereNothingIsToldAllWaitForOneLookASecond(t *testing.T) {
+	t.Parallel()
 	bubble(t, true, func(q *fakeQueue, _ func()) {
 		time.Sleep(half)
 		synctest.Wait()
@@ -162,6 +171,7 @@ func TestWhereNothingIsToldAllWaitForOneLookASecond(t *testing.T) {
 }
 
 func TestWhatCanNotBeGivenOutIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		q.set(func() { q.unfit["a"] = 2 })
 		q.put(lane, "a", "b")
@@ -177,6 +187,7 @@ func TestWhatCanNotBeGivenOutIsNoAnswer(t *testing.T) {
 }
 
 func TestAFailedTakeIsToldAndPassesItsTurnOn(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		first, second := q.call(t, d.TakerAsk{Wait: half}), q.call(t, d.TakerAsk{Wait: half})
 		q.set(func() { q.err = d.ErrUnavailable })
@@ -192,6 +203,7 @@ var errLost = &d.Emptied{Partitions: []int{0}}
 
 // That there is nothing is not known of a lane whose data the store lost, however the wait ends.
 func TestNobodyIsToldThatALostLaneIsEmpty(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, stop func()) {
 		q.put(lane, "a")
 		q.set(func() { q.lost = errLost })
@@ -210,6 +222,7 @@ func TestNobodyIsToldThatALostLaneIsEmpty(t *testing.T) {
 }
 
 func TestThoseThatWaitLearnAtOnceThatTheirEndpointIsGone(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(q *fakeQueue, _ func()) {
 		one, two := q.call(t, d.TakerAsk{Lane: "ep_gone", Wait: half}), q.call(t, d.TakerAsk{Lane: "ep_gone", Wait: half})
 		other := q.call(t, d.TakerAsk{Wait: half})

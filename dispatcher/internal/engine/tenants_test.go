@@ -22,6 +22,7 @@ func at(id, tenant, to string) *d.Message {
 }
 
 func TestALaneThatIsNotThereIsNeitherPausedNorResumed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -43,6 +44,7 @@ func TestALaneThatIsNotThereIsNeitherPausedNorResumed(t *testing.T) {
 }
 
 func TestAURLsOtherTenantsAreCountedPausedAndResumed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -87,6 +89,7 @@ func TestAURLsOtherTenantsAreCountedPausedAndResumed(t *testing.T) {
 }
 
 func TestAPauseOfAllTenantsThatIsHalfDoneSaysSo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -115,8 +118,9 @@ func TestAPauseOfAllTenantsThatIsHalfDoneSaysSo(t *testing.T) {
 }
 
 func TestACallAboutAllTenantsEndsAndGoesOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const lanes = 1600
+		const lanes = 1200
 		r := newTestEndpointRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = 3 })
 		r.start(t)
 		batch := make([]*d.Message, lanes)

@@ -79,6 +79,7 @@ func (e *fakeEngine) tick(t *testing.T, within time.Duration) (tick dispatcher.T
 }
 
 func TestATickEndsWhenNothingIsLeftToDo(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		step   func(since time.Duration, e *fakeEngine)
 		within time.Duration // 0: a minute
@@ -170,6 +171,7 @@ func TestATickEndsWhenNothingIsLeftToDo(t *testing.T) {
 }
 
 func TestATickCountsWhatWasDoneMeanwhile(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeEngine{doing: engine.Doing{Attempted: 100, Delivered: 50, Dead: 7}, step: func(since time.Duration, e *fakeEngine) {
 			if e.upcoming = -1; since < time.Second {
@@ -185,6 +187,7 @@ func TestATickCountsWhatWasDoneMeanwhile(t *testing.T) {
 }
 
 func TestATickThatCanNotWorkSaysSo(t *testing.T) {
+	t.Parallel()
 	_, err := engine.NewTicker(engine.TickerOptions{}).Tick(t.Context(), time.Minute)
 	require.ErrorIs(t, err, dispatcher.ErrAcceptsOnly)
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // Traps that queues like this one fell into.
 
 func TestAPanicWithOnePermitStopsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.MaxInFlight = 1 })
 		r.sender.answer = func(_ context.Context, c d.Call) d.Answer {
@@ -34,6 +35,7 @@ func TestAPanicWithOnePermitStopsNothing(t *testing.T) {
 }
 
 func TestAPublishDuringAMoveIsDelivered(t *testing.T) {
+	t.Parallel()
 	for _, wait := range []time.Duration{0, time.Millisecond, time.Second} {
 		t.Run(wait.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,6 +61,7 @@ func TestAPublishDuringAMoveIsDelivered(t *testing.T) {
 }
 
 func TestMessagesOfOneMillisecondAreAllDelivered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.start(t)
@@ -85,6 +88,7 @@ func TestMessagesOfOneMillisecondAreAllDelivered(t *testing.T) {
 }
 
 func TestWhatIsStoredButNotDurableIsRefusedAndAttemptedAllTheSame(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		r.queue.direct, r.queue.undurable = true, true
@@ -123,6 +127,7 @@ type published struct {
 func (o *published) Published(p d.Published) { o.all = append(o.all, p) }
 
 func TestObserversAreToldOfEachMessage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &published{}
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) { o.Observer = seen })

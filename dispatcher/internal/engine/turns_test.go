@@ -11,6 +11,7 @@ import (
 )
 
 func TestReadersTakeTurnsAndTheRestAreToldToComeAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		goOn := make(chan struct{})
@@ -46,6 +47,7 @@ func TestReadersTakeTurnsAndTheRestAreToldToComeAgain(t *testing.T) {
 }
 
 func TestAReaderWhoIsGoneLeavesItsTurnToAnother(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRig(t, nil)
 		goOn := make(chan struct{})

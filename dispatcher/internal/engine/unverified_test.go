@@ -33,6 +33,7 @@ func (r *endpointRig) state(t testing.TB, name string) d.EndpointState {
 }
 
 func TestAURLThatALinkSetIsNotCalledUntilATestSucceeded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -71,6 +72,7 @@ func TestAURLThatALinkSetIsNotCalledUntilATestSucceeded(t *testing.T) {
 
 // A link's change of the URL asks for a test, and the operator's word is as good as one.
 func TestWhatMakesAURLWaitForATest(t *testing.T) {
+	t.Parallel()
 	url := func(text string) func(*d.Endpoint) { return func(e *d.Endpoint) { e.URL = text } }
 	described := func(e *d.Endpoint) { e.Description = "new" }
 	for name, c := range map[string]struct {
@@ -122,6 +124,7 @@ func TestWhatMakesAURLWaitForATest(t *testing.T) {
 }
 
 func TestALinkEnablesNothingThatTheOperatorDisabled(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		cause d.LaneWhy
 		want  error
@@ -166,12 +169,14 @@ func pausesAndResumes(ctx context.Context, r *endpointRig) error {
 }
 
 func TestAnEndpointOfKindPullWaitsForNoTest(t *testing.T) {
+	t.Parallel()
 	r := newTestEndpointRig(t, nil)
 	view := r.createByLink(t, func(e *d.Endpoint) { e.Pull, e.URL = true, "" })
 	require.Equal(t, d.StateActive, view.State)
 }
 
 func TestUnverifiedStandsBehindDisabledAndPaused(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -194,6 +199,7 @@ func TestUnverifiedStandsBehindDisabledAndPaused(t *testing.T) {
 
 // A test tells of the URL that it called only.
 func TestATestOfAnotherURLVerifiesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -213,6 +219,7 @@ func TestATestOfAnotherURLVerifiesNothing(t *testing.T) {
 // The endpoint is the truth: an instance that died before it changed the lane's copy leaves
 // nothing half done.
 func TestAVerificationThatStoppedHalfWayIsFinished(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)
@@ -237,6 +244,7 @@ func TestAVerificationThatStoppedHalfWayIsFinished(t *testing.T) {
 
 // Where the store is lost meanwhile, a person who tests is not told that the endpoint goes on.
 func TestATestWhoseSuccessCantBeKeptSaysSo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestEndpointRig(t, nil)
 		r.start(t)

@@ -31,6 +31,7 @@ func remembering(t *testing.T, n int) *endpointRig {
 }
 
 func TestBeyondItsBoundAnInstanceForgetsTheEndpointThatWasNotUsedForTheLongestTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := remembering(t, endpoints.MostKnown+1)
 		find := func(numbers ...int) (reads int) {
@@ -55,6 +56,7 @@ func TestBeyondItsBoundAnInstanceForgetsTheEndpointThatWasNotUsedForTheLongestTi
 }
 
 func TestBeyondItsBoundAnInstanceForgetsTheTenantThatWasNotUsedForTheLongestTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = endpoints.MostKnown / 2 // with an endpoint each
 		r := remembering(t, 0)

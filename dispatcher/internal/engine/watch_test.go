@@ -11,6 +11,7 @@ import (
 )
 
 func TestADeletionEndsWaitsForThatLane(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var gone []d.Lane
 		r := newTestEndpointRig(t, func(o *engine.Options, _ *testQueue, _ *fakeSender) {

@@ -95,6 +95,7 @@ func steady(wait time.Duration) func(d.Claimed) time.Duration {
 }
 
 func TestQuickAttemptsNeverRunInMorePlacesThanThereAre(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, log := newTestGate(t, 8, steady(engine.SlowAfter/4))
 		g.Put(tasks(1000)...)
@@ -105,6 +106,7 @@ func TestQuickAttemptsNeverRunInMorePlacesThanThereAre(t *testing.T) {
 }
 
 func TestSlowAttemptsLeaveTheirPlacesToOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, log := newTestGate(t, 8, steady(time.Hour))
 		g.Put(tasks(100)...)
@@ -118,6 +120,7 @@ func TestSlowAttemptsLeaveTheirPlacesToOthers(t *testing.T) {
 }
 
 func TestQuickAttemptsPassSlowOnes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
 		g, log := newTestGate(t, 4, func(d.Claimed) time.Duration {
@@ -135,6 +138,7 @@ func TestQuickAttemptsPassSlowOnes(t *testing.T) {
 }
 
 func TestWhatIsPutFromManySidesRunsOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, log := newTestGate(t, 4, func(c d.Claimed) time.Duration {
 			return time.Duration(len(c.ID.Message)) * engine.SlowAfter / 2
@@ -154,6 +158,7 @@ func TestWhatIsPutFromManySidesRunsOnce(t *testing.T) {
 }
 
 func TestCloseAnswersWhatWasNotStarted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, log := newTestGate(t, 8, steady(time.Hour))
 		all := tasks(100)
@@ -171,6 +176,7 @@ func TestCloseAnswersWhatWasNotStarted(t *testing.T) {
 }
 
 func TestAGateThatIsNeverEmptyDoesNotGrow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, log := newTestGate(t, 4, steady(time.Millisecond))
 		const kept, turns = 40, 2000

@@ -27,7 +27,7 @@ var Binary = sync.OnceValues(func() (string, error) { return hookladder(raceFlag
 
 // raceFlags are RACE of the Makefile, so that the program and the tests use the same compiled
 // packages.
-var raceFlags = []string{"-race", "-gcflags=github.com/yuin/gopher-lua/...=-race=false", "-gcflags=github.com/alicebob/miniredis/...=-race=false"}
+var raceFlags = []string{"-race", "-gcflags=github.com/yuin/gopher-lua/...=-race=false"}
 
 // FastBinary is the program as a release has it, for tests of behaviour and benchmarks. It needs
 // a fifth of the CPU time.

@@ -242,14 +242,14 @@ func TestItIsToldOfWhatEndsWithoutAnAttempt(t *testing.T) {
 		r.start(t)
 		view := r.create(t, uid("main"))
 		expires := message("expires")
-		expires.Delay, expires.ExpiresAt = time.Hour, time.Now().Add(30*time.Minute)
+		expires.Delay, expires.ExpiresAt = 10*time.Minute, time.Now().Add(5*time.Minute)
 		swept := to("main", "swept")
 		swept.Delay = 24 * time.Hour
 		r.publish(t, expires)
 		r.publish(t, swept)
-		pass(10 * time.Minute)
+		pass(2 * time.Minute)
 		stirred.Store(0)
-		pass(2 * time.Hour)
+		pass(10 * time.Minute)
 		require.Positive(t, stirred.Load(), "it expired")
 
 		r.queue.set(func() { r.queue.hook = failing("sweep", d.ErrUnavailable) })

@@ -246,7 +246,7 @@ func TestAnOutcomeThatIsRefusedHoldsUpNoOthers(t *testing.T) {
 				settles := r.queue.count("settle")
 				require.Less(t, settles, 350)
 				good.Store(true)
-				pass(10 * time.Minute)
+				pass(2 * time.Minute)
 				require.Zero(t, r.Waiting())
 				require.Less(t, r.queue.count("settle"), settles+310, "nor is it given again without end")
 				times := 0

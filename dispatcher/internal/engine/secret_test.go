@@ -27,12 +27,12 @@ func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {
 				r.start(t)
 				first := r.create(t, uid("main"), func(e *d.Endpoint) { e.Signature = scheme })
 				next := scheme.NewSecret()
-				rotated, err := r.RotateSecret(t.Context(), "main", next, time.Hour)
+				rotated, err := r.RotateSecret(t.Context(), "main", next, 5*time.Minute)
 				require.NoError(t, err)
 				require.Len(t, rotated.Secrets, 2)
 				require.True(t, rotated.Secrets[0].Secret.Equal(next))
 				require.True(t, rotated.Secrets[0].Until.IsZero())
-				require.True(t, rotated.Secrets[1].Until.Equal(r.queue.now().Add(time.Hour).Truncate(time.Millisecond)))
+				require.True(t, rotated.Secrets[1].Until.Equal(r.queue.now().Add(5*time.Minute).Truncate(time.Millisecond)))
 				old := first.Secrets[0].Secret
 				send := func(id string) d.Call {
 					r.publish(t, to("main", id))

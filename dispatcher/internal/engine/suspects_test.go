@@ -77,7 +77,7 @@ func TestFewSuspectsOfDifferentLanesAreCalledAtOnce(t *testing.T) {
 		require.Greater(t, c.most, d.SuspectLanes-1)
 		r.queue.schedule(r.queue.entry("u_39", message("fresh")), r.queue.entry("u_50", message("other")))
 		r.Note()
-		pass(20 * time.Minute)
+		pass(5 * time.Minute)
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 52}, r.queue.verdicts())
 		r.stop(t)
 	})

@@ -316,19 +316,19 @@ func newPatient(t testing.TB, server *redistest.Server) *trap {
 // work. Well lanes are delivered, lists answer, and doctor finishes.
 func TestABrokenValueStopsNothingElse(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
 	seeds := uint64(20) // FuzzBrokenValues tries many more
 	if testing.Short() {
 		seeds = 10
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
 			input := make([]byte, 64)
 			for i := range input {
 				input[i] = byte(rng.UintN(256))
 			}
-			newPatient(t, server).breakValues(input)
+			newPatient(t, redistest.Start(t)).breakValues(input)
 		})
 	}
 }

@@ -66,7 +66,7 @@ func TestEndpointsAreReadPageByPage(t *testing.T) {
 }
 
 func TestAnEndpointThatTheStoreLostWasNotDeleted(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		ctx, home := a.T.Context(), a.store.Bare().Conn().ID()
 		a.endpoint("ep_there")
 		gone, err := a.feed.Deleted(ctx, []archive.Endpoint{
@@ -82,7 +82,7 @@ func TestAnEndpointThatTheStoreLostWasNotDeleted(t *testing.T) {
 }
 
 func TestWhatIsPausedIsRead(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		paused := dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "key:ops", Name: "https://a.example shop"}
 		for _, lane := range []dispatcher.Lane{"u_a", "ep_a", dispatcher.AllLanes} {
 			a.limit(lane, paused)
@@ -99,7 +99,7 @@ func TestWhatIsPausedIsRead(t *testing.T) {
 }
 
 func TestAChangeOfAnEndpointIsALineOfTheLog(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		e := a.endpoint("ep_a")
 		a.limit("ep_a", e.Limits())
 		a.accept(1, 100)
@@ -124,7 +124,7 @@ func TestAChangeOfAnEndpointIsALineOfTheLog(t *testing.T) {
 }
 
 func TestNothingIsReadBeyondAChangeThatTheEndpointDoesNotHave(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(1, 100)
 		a.limit("ep_a", dispatcher.LaneLimits{Version: 1}) // the lane of a new endpoint comes first
 		a.accept(1, 100)
@@ -142,7 +142,7 @@ func TestNothingIsReadBeyondAChangeThatTheEndpointDoesNotHave(t *testing.T) {
 }
 
 func TestAChangeThatWasNeverMadeIsPassedOver(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		ctx := a.T.Context()
 		a.limit("ep_a", dispatcher.LaneLimits{Version: 1})
 		require.True(a.T, a.read().Waits)
@@ -162,7 +162,7 @@ func TestAChangeThatWasNeverMadeIsPassedOver(t *testing.T) {
 }
 
 func TestAPauseIsALineOfTheLog(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		paused := dispatcher.LaneLimits{Mode: dispatcher.LanePaused, By: "key:ops", Name: "https://a.example shop"}
 		a.limit("u_a", paused)
 		a.limit(dispatcher.AllLanes, paused)
@@ -201,7 +201,7 @@ func TestALineIsWrittenOnceAndOnlyForAnArchive(t *testing.T) {
 }
 
 func TestInstancesAreAskedToLookAtTheLog(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		ctx, stop := context.WithCancel(a.T.Context())
 		defer stop()
 		subscribed, heard, ended := make(chan bool, 1), make(chan dispatcher.EndpointChange, 1), make(chan error, 1)

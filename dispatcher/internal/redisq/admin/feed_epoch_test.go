@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -55,17 +54,14 @@ func TestWhatIsReadWhileTheStoreIsSwappedIsNotOfTheOldOne(t *testing.T) {
 	for name, way := range ways {
 		for trip := range way.trips {
 			t.Run(fmt.Sprint(name, trip), func(t *testing.T) {
-				p := redisqtest.NewProject(t, redistest.StartMini(t), 1)
-				a := &archived{Project: p, store: p.Open(1)}
-				a.feed = admin.NewFeed(a.store.Bare())
-				require.NoError(t, a.feed.Begin(t.Context()))
+				a := newArchived(t, redistest.StartMini(t))
 				a.accept(1, way.size)
 				before := a.state()
 				epoch, err := way.read(a, before.At)
 				require.NoError(t, err)
 				require.Equal(t, before.Epoch, epoch)
 
-				client, key := redisqtest.Open(t, p.Options).Client(), keys.Tag(p.Options.Project, 0)+keys.Limits
+				client, key := redisqtest.Open(t, a.Options).Client(), keys.Tag(a.Options.Project, 0)+keys.Limits
 				s := &swap{before: trip, do: func() { require.NoError(t, client.HSet(context.Background(), key, keys.Epoch, "another").Err()) }}
 				a.store.Client().AddHook(s)
 				epoch, err = way.read(a, before.At)

@@ -22,12 +22,8 @@ import (
 // What is read of the log, step by step, tells what has not finished, whatever
 // happens. A walk through the store tells the same.
 func TestTheLogTellsWhatHasNotFinished(t *testing.T) {
-	t.Parallel() // but the two stores not at once: a flag sets the amount of work
-	t.Run("redis", func(t *testing.T) { model.Run(t, followed(redistest.Start(t)), 4, nil) })
-	t.Run("miniredis", func(t *testing.T) {
-		redistest.Long(t)
-		model.Run(t, followed(redistest.StartMini(t)), 20, nil)
-	})
+	t.Parallel()
+	model.Run(t, followed(redistest.Start(t)), 4, nil)
 }
 
 // follower keeps what an archive would have as unfinished.

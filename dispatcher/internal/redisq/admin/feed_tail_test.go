@@ -13,7 +13,7 @@ import (
 // The log lost its end with the last second, or another master numbers it by a clock
 // that is behind.
 func TestNothingIsWrittenBeforeWhatIsArchived(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(1, 100)
 		p := a.read()
 		p.To = archive.Position{MS: max(a.Now.UnixMilli(), time.Now().UnixMilli()) + 3_600_000, Seq: 7} // Redis has its own clock
@@ -28,7 +28,7 @@ func TestNothingIsWrittenBeforeWhatIsArchived(t *testing.T) {
 
 // Another master took over that has neither the last entries nor how far they are archived.
 func TestAStoreThatLostItsTailSaysSo(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(1, 100)
 		before := a.read()
 		a.archive(before)
@@ -58,7 +58,7 @@ func TestAStoreThatLostItsTailSaysSo(t *testing.T) {
 }
 
 func TestWhatWasCutIsNoTailThatWasLost(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(1, 1000)
 		a.deliver()
 		early := a.read()
@@ -77,7 +77,7 @@ func TestWhatWasCutIsNoTailThatWasLost(t *testing.T) {
 
 // A comparison waits for no entry that was cut.
 func TestALogThatWasCutToItsEndHasNoNewestEntry(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(3, 1000)
 		before := a.state()
 		require.True(a.T, before.Last.After(before.At))

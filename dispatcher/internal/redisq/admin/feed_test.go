@@ -27,20 +27,22 @@ type archived struct {
 	made  int
 }
 
-// onBoth runs a test on both kinds of store.
+// onBoth runs a test on both kinds of store. The rules are the same on miniredis, so few tests
+// are enough.
 func onBoth(t *testing.T, run func(a *archived)) {
-	for name, start := range map[string]func(testing.TB) redistest.Redis{
-		"redis":     func(t testing.TB) redistest.Redis { return redistest.Start(t) },
-		"miniredis": func(t testing.TB) redistest.Redis { return redistest.StartMini(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := redisqtest.NewProject(t, start(t), 1)
-			a := &archived{Project: p, store: p.Open(1)}
-			a.feed = admin.NewFeed(a.store.Bare())
-			require.NoError(t, a.feed.Begin(t.Context()))
-			run(a)
-		})
-	}
+	t.Run("redis", func(t *testing.T) { onRedis(t, run) })
+	t.Run("miniredis", func(t *testing.T) { run(newArchived(t, redistest.StartMini(t))) })
+}
+
+func onRedis(t *testing.T, run func(a *archived)) { run(newArchived(t, redistest.Start(t))) }
+
+func newArchived(t *testing.T, server redistest.Redis) *archived {
+	t.Helper()
+	p := redisqtest.NewProject(t, server, 1)
+	a := &archived{Project: p, store: p.Open(1)}
+	a.feed = admin.NewFeed(a.store.Bare())
+	require.NoError(t, a.feed.Begin(t.Context()))
+	return a
 }
 
 // accept publishes messages of so many bytes to one lane.
@@ -147,7 +149,7 @@ func TestWhatIsNotArchivedIsNotTrimmed(t *testing.T) {
 }
 
 func TestALowerPositionChangesNothing(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(2, 100)
 		first := a.read()
 		a.Pass(time.Millisecond)
@@ -170,7 +172,7 @@ func TestALowerPositionChangesNothing(t *testing.T) {
 }
 
 func TestBeyondTheBacklogTheOldestGoAndAreCounted(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		for range 80 {
 			a.accept(1, 1000)
 			a.deliver()
@@ -196,7 +198,7 @@ func TestBeyondTheBacklogTheOldestGoAndAreCounted(t *testing.T) {
 }
 
 func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(8, 1000)
 		a.deliver()
 		a.Pass(2 * time.Minute)
@@ -213,7 +215,7 @@ func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
 
 // Memory may be freed between the reading of the log and that of its messages.
 func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(8, 1000)
 		a.deliver()
 		a.Pass(2 * time.Minute)
@@ -246,7 +248,7 @@ func TestAnArchiveBeginsWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestAStoreThatWasEmptiedHasAnotherEpoch(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		epoch := a.state().Epoch
 		require.NotEmpty(a.T, epoch)
 		require.Equal(a.T, epoch, a.state().Epoch)
@@ -283,7 +285,7 @@ func TestWhatWasBeforeTheBeginIsNotRead(t *testing.T) {
 }
 
 func TestALargeBodyIsReadToo(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(1, 20_000)
 		a.accept(1, 2<<20)
 		p := a.read()
@@ -302,7 +304,7 @@ func TestALargeBodyIsReadToo(t *testing.T) {
 }
 
 func TestAMessageThatHasGoneIsCounted(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		a.accept(2, 10)
 		require.NoError(a.T, a.store.Client().HDel(a.T.Context(), keys.Tag(a.Options.Project, 0)+keys.Messages, "n1").Err())
 		p := a.read()
@@ -314,7 +316,7 @@ func TestAMessageThatHasGoneIsCounted(t *testing.T) {
 }
 
 func TestWhoAskedIsTold(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	onRedis(t, func(a *archived) {
 		ctx := dispatcher.WithCaller(a.T.Context(), "key:ops")
 		a.Publish(a.store, a.Entry("later", []dispatcher.Lane{"u_a"}, redisqtest.After(time.Hour)))
 		due := a.Now.Add(time.Hour)
@@ -344,7 +346,7 @@ func TestWhoAskedIsTold(t *testing.T) {
 // A success that comes when its delivery is leased to another instance ends the delivery once.
 func TestALateSuccessIsToldOnce(t *testing.T) {
 	for _, verdict := range []dispatcher.Verdict{dispatcher.Retry, dispatcher.Delivered} {
-		onBoth(t, func(a *archived) {
+		onRedis(t, func(a *archived) {
 			a.accept(1, 10)
 			claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
 			require.NoError(a.T, err)

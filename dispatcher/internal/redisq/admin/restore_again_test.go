@@ -62,7 +62,7 @@ func TestARestoreThatWasKilledIsRepeatedInACluster(t *testing.T) {
 
 // An instance may trim between the body of a delivery and the delivery itself.
 func TestABodyThatIsPutBackIsNotOldForATrim(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := t.Context()
 		p := redisqtest.NewProject(t, server, 1)
 		was := lose(t, p)

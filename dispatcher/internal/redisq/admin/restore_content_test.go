@@ -19,7 +19,7 @@ import (
 )
 
 func TestADeliveryComesBackWithWhatItsReceiverAnswered(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := context.Background()
 		p := redisqtest.NewProject(t, server, 1)
 		first := p.Open(1)
@@ -61,7 +61,7 @@ func TestADeliveryComesBackWithWhatItsReceiverAnswered(t *testing.T) {
 }
 
 func TestPausesComeBackAsTheyWere(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := context.Background()
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)
@@ -82,7 +82,7 @@ func TestPausesComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestAnEndpointThatNeitherHasIsLost(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)
 		redisqtest.MustCreate(t, s.Bare().Endpoints, redisqtest.Endpoint("ep_there"), redisqtest.Endpoint("ep_deleted"))
@@ -100,7 +100,7 @@ func TestAnEndpointThatNeitherHasIsLost(t *testing.T) {
 // no later change of the endpoint, so the endpoint becomes newer still, and what was held or
 // deleted stays so.
 func TestAnEndpointIsPutBackNewerThanALaneThatOutlivedIt(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := t.Context()
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)
@@ -171,7 +171,7 @@ func loseHome(t *testing.T, p *redisqtest.Project, s *redisqtest.Raw) {
 
 // Until an instance notices that the loss is over, it refuses what needed the lost data.
 func TestInstancesNoticeTheEndOfARestore(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
 		defer stop()
 		p := redisqtest.NewProject(t, server, 2)
@@ -196,7 +196,7 @@ func TestInstancesNoticeTheEndOfARestore(t *testing.T) {
 // The line of the log that says so is of no instance, of which the others would learn. A
 // restore that is repeated until all is archived would wait for its own line for ever.
 func TestInstancesLookAtTheLogAfterARestore(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
 		defer stop()
 		p := redisqtest.NewProject(t, server, 2)

@@ -25,7 +25,7 @@ func archivedEndpoint(t *testing.T, s *redisqtest.Raw, id string) archive.Endpoi
 }
 
 func TestAnArchiveReplacesNoEndpointThatTheStoreHas(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := t.Context()
 		before := redisqtest.NewProject(t, server, 1).Open(1)
 		s := redisqtest.NewProject(t, server, 1).Open(1)
@@ -69,7 +69,7 @@ func TestAnArchiveReplacesNoEndpointThatTheStoreHas(t *testing.T) {
 
 // The limits of a lane are lost with its partition, and the endpoints with the project's own keys.
 func TestALostPartitionGetsTheLimitsOfThePresentEndpoints(t *testing.T) {
-	restoreOnBoth(t, func(t *testing.T, server redistest.Redis) {
+	restoreOnRedis(t, func(t *testing.T, server redistest.Redis) {
 		ctx := t.Context()
 		p := redisqtest.NewProject(t, server, 2)
 		s := p.Open(2)

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	chaosFor   = flag.Duration("chaos.for", 45*time.Second, "how long TestChaos breaks things")
+	chaosFor   = flag.Duration("chaos.for", 25*time.Second, "how long TestChaos breaks things")
 	chaosSeed  = flag.Uint64("chaos.seed", 1, "what is broken when, and who answers how; 0: another one each time")
 	chaosRate  = flag.Int("chaos.rate", 60, "messages a second")
 	chaosFsync = flag.String("chaos.fsync", "always", "Redis' appendfsync: always loses nothing, everysec may; either: as the seed decides")

@@ -53,7 +53,7 @@ const callersMore = 10
 
 // briskly is between two messages of a caller if nothing else is said. Without any
 // pause callers would take the processors from what they test.
-const briskly = 3 * time.Millisecond
+const briskly = 10 * time.Millisecond
 
 // startCallers has n callers publish, each a message in every, until end.
 func startCallers(n int, every time.Duration, to ...*instance) *callers {

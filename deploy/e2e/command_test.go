@@ -9,11 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,23 +103,6 @@ func TestOtherPartitionsThanTheFirstStartsAreRefused(t *testing.T) {
 	require.Contains(t, got.err, "PARTITIONS=8")
 }
 
-func TestTheKeyThatARefusalOffersWorks(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	refusal := mustRun(t, []string{"REDIS_URL=" + w.redis.URL(), "LISTEN=0.0.0.0:0"}, "", "serve").err
-	setting := regexp.MustCompile(`API_KEYS=\S+`).FindString(refusal)
-	key, _, _ := strings.Cut(strings.TrimPrefix(setting, "API_KEYS="), ":")
-	i := w.serve(setting)
-	send := []string{"send", "--server", i.URL, "--topic", "t", "--id", "m1", "--body", "1", "--url", w.receiver.URL(0)}
-	got := mustRun(t, nil, "", send...)
-	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.err, "key")
-	w.receiver.expect("m1", &wire.Message{Body: []byte("1")})
-	got = mustRun(t, []string{"HOOKLADDER_KEY=" + key}, "", send...)
-	require.Equal(t, exitOK, got.code, got.err)
-	w.receiver.wait("m1", 1)
-}
-
 func TestSendAndGetTellByTheirExitCodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,38 +188,6 @@ func TestGetShowsWhatTheReceiverSaid(t *testing.T) {
 	out = get("page")
 	require.Equal(t, 8, strings.Count(out, "    | "))
 	require.True(t, strings.HasSuffix(out, "    | <p> ...\n"), out)
-}
-
-func TestSendSendsEveryField(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	i := w.serve()
-	w.receiver.expect("m1", &wire.Message{Body: []byte("7")})
-	env := []string{"HOOKLADDER_URL=" + i.URL}
-	got := mustRun(t, env, "7", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m1", "--tenant", "acme", "--raw",
-		"--ordering-key", "k", "--deliver-at", "2020-01-31T09:00:00+01:00", "--expires-at", "2096-01-31T09:00:00Z", "--timeout", "7s",
-		"--max-attempts", "2", "--ladder", "1d,2d", "--success", `{"status":["*"],"body":"success"}`, "--header", "x-shop: 7")
-	require.Equal(t, exitOK, got.code, got.err)
-	sent := w.receiver.wait("m1", 1).header
-	require.Equal(t, "text/plain; charset=utf-8", sent.Get("content-type"))
-	require.Equal(t, "7", sent.Get("x-shop"))
-	i.until("m1", "retrying")
-	got = mustRun(t, env, "", "get", "m1", "--json")
-	var m wire.Message
-	require.NoError(t, json.Unmarshal([]byte(got.out), &m))
-	require.Equal(t, "7", *m.RawBody)
-	require.Equal(t, []any{"k", "7s", 2, "***", "*", `"success"`, 2096}, []any{m.OrderingKey, time.Duration(m.Timeout).String(),
-		m.MaxAttempts, m.Headers["x-shop"], m.Success.Status[0], string(m.Success.Body), m.ExpiresAt.Year()})
-
-	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
-	got = mustRun(t, env, "7", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m3", "--deliver-at", later.Format(time.RFC3339))
-	require.Equal(t, exitOK, got.code, got.err)
-	require.Equal(t, later, i.delivery("m3").NextAttemptAt.UTC())
-
-	w.receiver.expect("m2", &wire.Message{Body: []byte("<a/>")})
-	got = mustRun(t, env, "<a/>", "send", "--url", w.receiver.URL(0), "--topic", "a.b", "--id", "m2", "--content-type", "application/xml", "--success", "2xx,404")
-	require.Equal(t, exitOK, got.code, got.err)
-	require.Equal(t, "application/xml", w.receiver.wait("m2", 1).header.Get("content-type"))
 }
 
 func TestACallWithoutAKeySaysWhereItsKeyComesFrom(t *testing.T) {

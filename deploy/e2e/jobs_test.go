@@ -97,37 +97,3 @@ func publishDead(t *testing.T, w *world, i *instance, n int) {
 	}
 	i.counts("all are dead", func(s wire.Stats) bool { return s.Counts["dead"] == int64(n) })
 }
-
-func TestJobsCancelAndPurge(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(status(http.StatusGone))
-	i := w.serve()
-	publishDead(t, w, i, 300)
-	for m := range 200 {
-		i.publish(wire.Message{ID: fmt.Sprintf("later-%d", m), Topic: "t", Tenant: "other", URL: w.receiver.URL(0), Body: []byte("1"), Delay: hour})
-	}
-	ended := func(kind string, r wire.JobRequest) wire.Job {
-		job, err := i.StartJob(t.Context(), kind, r)
-		require.NoError(t, err)
-		eventually(t, "the job ends", func() bool {
-			job, err = i.Job(t.Context(), job.ID)
-			return err == nil && job.State == "done"
-		})
-		return job
-	}
-	job := ended(client.JobCancel, wire.JobRequest{Tenant: []string{"other"}})
-	require.Equal(t, []int{200, 200, 0}, []int{job.Matched, job.Done, job.Failed})
-	job = ended(client.JobPurge, wire.JobRequest{All: true, Rate: "1000/s"})
-	require.Equal(t, []int{300, 300, 0}, []int{job.Matched, job.Done, job.Failed})
-	i.counts("nothing is dead", func(s wire.Stats) bool { return s.Counts["dead"] == 0 && s.Counts["cancelled"] == 200 })
-
-	nothing, err := i.StartJob(t.Context(), client.JobRetry, wire.JobRequest{Topic: []string{"unknown"}})
-	require.NoError(t, err)
-	require.Equal(t, "done", nothing.State)
-	require.False(t, nothing.EndedAt.IsZero())
-	page, err := i.Jobs(t.Context(), 2, "")
-	require.NoError(t, err)
-	require.Equal(t, []string{nothing.ID, job.ID}, []string{page.Data[0].ID, page.Data[1].ID})
-	require.NotNil(t, page.NextCursor)
-}

@@ -3,12 +3,9 @@ package e2e_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -189,93 +186,4 @@ func TestAnEndpointsLaneTellsWhoDisabledOrDeletedIt(t *testing.T) {
 	}
 	rows, _ = i.lanes()
 	require.NotContains(t, rows, "u_nope")
-}
-
-func TestADeliverySaysWhetherItsReceiverOrItsBreakerHasItWait(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var mended atomic.Bool
-	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, _ string, _ int) {
-		switch {
-		case r.URL.Path == "/busy":
-			rw.Header().Set("Retry-After", "999999")
-			rw.WriteHeader(http.StatusTooManyRequests)
-		case r.URL.Path == "/bad" && !mended.Load():
-			rw.WriteHeader(http.StatusBadGateway)
-		}
-	})
-	i := w.serve("BREAKER=1/10m", "LADDER=1h")
-	i.endpoint("/busy", wire.Endpoint{UID: "busy", Topics: []string{}})
-	i.endpoint("/bad", wire.Endpoint{UID: "bad", Topics: []string{}})
-	slow := i.endpoint("/slow", wire.Endpoint{UID: "slow", Topics: []string{}, Rate: "1/h"})
-
-	for _, uid := range []string{"busy", "bad", "slow"} {
-		i.publish(wire.Message{ID: uid + "1", Endpoint: uid})
-	}
-	i.until("busy1", "retrying")
-	bad := i.until("bad1", "retrying")
-	i.until("slow1", "delivered")
-	require.Equal(t, "rung", bad.WaitingFor)
-	require.Equal(t, bad.NextAttemptAt, bad.WaitingUntil)
-	for _, uid := range []string{"busy", "bad", "slow"} {
-		i.publish(wire.Message{ID: uid + "2", Endpoint: uid})
-	}
-	rows, _ := i.lanes()
-	for uid, word := range map[string]string{"busy": "retry_after", "bad": "breaker", "slow": "rate"} {
-		d := i.until(uid+"2", "ready")
-		require.Equal(t, word, d.WaitingFor, uid)
-		row := rows[d.Destination]
-		require.Equal(t, word, row.Why)
-		require.Equal(t, row.Until, d.WaitingUntil)
-		require.Greater(t, time.Until(d.WaitingUntil.Time), 5*time.Minute)
-	}
-	require.Equal(t, "limited", rows[slow.ID].State)
-
-	mended.Store(true)
-	view, err := i.PatchEndpoint(t.Context(), "bad", map[string]any{"url": w.receiver.URL(0) + "/bad?new=1"})
-	require.NoError(t, err)
-	require.Equal(t, "active", view.State, "a changed URL closes the breaker at once")
-	i.until("bad2", "delivered")
-}
-
-func TestAURLIsPausedForOneTenantOrForAll(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	i := w.serve("PARTITIONS=4")
-	url, tenants := w.receiver.URL(0)+"/hooks", []string{"", "t1", "t2", "t3", "t4", "t5"}
-	send := func(round string) {
-		for n, tenant := range tenants {
-			i.publish(wire.Message{ID: fmt.Sprint(round, n), Tenant: tenant, URL: url})
-		}
-	}
-	send("first")
-	i.untilAll("delivered", named("first", len(tenants))...)
-	state, err := i.PauseLane(t.Context(), url, "t1")
-	require.NoError(t, err)
-	require.Equal(t, &wire.OtherTenants{Lanes: 5}, state.OtherTenants)
-	send("second")
-	for n, tenant := range tenants {
-		if tenant != "t1" {
-			i.until(fmt.Sprint("second", n), "delivered")
-		}
-	}
-	require.Equal(t, "paused", i.until("second1", "ready").WaitingFor)
-
-	state, err = i.PauseTenants(t.Context(), url, "")
-	require.NoError(t, err)
-	require.Equal(t, &wire.OtherTenants{Lanes: 5, Changed: 5}, state.OtherTenants)
-	send("third")
-	for n := range tenants {
-		require.Equal(t, "paused", i.until(fmt.Sprint("third", n), "ready").WaitingFor)
-	}
-	state, err = i.ResumeTenants(t.Context(), url, "")
-	require.NoError(t, err)
-	require.Equal(t, &wire.OtherTenants{Lanes: 5, Changed: 5}, state.OtherTenants)
-	i.untilAll("delivered", named("third", len(tenants))...)
-	i.until("second1", "delivered")
-
-	_, err = i.PauseLane(t.Context(), "u_AbCdEfGhIj", "")
-	var p *client.Problem
-	require.ErrorAs(t, err, &p)
-	require.Equal(t, 404, p.Status, "such a lane is not there")
 }

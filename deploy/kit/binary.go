@@ -78,9 +78,9 @@ func Build(program string, flags ...string) (path string, err error) {
 	}
 	path = filepath.Join(dir, filepath.Base(program))
 	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-o", path}, flags...)
-	env := []string{"GOWORK=off"} // with the versions of go.mod alone, as users build it
-	if !slices.Contains(flags, "-race") {
-		env = append(env, "CGO_ENABLED=0")
+	env := []string{"GOWORK=off", "CGO_ENABLED=0"} // with the versions of go.mod alone, as users build it
+	if slices.Contains(flags, "-race") {
+		env[1] = "CGO_ENABLED=1" // which the detector needs
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
 	cmd.Dir = module

@@ -10,13 +10,20 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
-// addCompletion adds cobra's command with the scripts for shells.
+// addCompletion adds cobra's command with the scripts for shells. It writes to the output that root
+// has now.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
-			cmd.Short = "Print the completion script for a shell"
-			cmd.Args = noArgs
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Short = "Print the completion script for a shell"
+		cmd.Example = "  source <(hookladder completion bash)"
+		cmd.Args = noArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, shell := range cmd.Commands() {
+			shell.Example = "  " + shell.CommandPath()
 		}
 	}
 }

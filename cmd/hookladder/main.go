@@ -98,7 +98,6 @@ func run(ctx context.Context, s world) int {
 	root := newRoot(s)
 	root.SetArgs(append([]string{}, s.args...)) // because nil means this process's own arguments
 	root.SetIn(s.in)
-	root.SetOut(s.out)
 	root.SetErr(s.err)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
@@ -201,6 +200,7 @@ Exit codes: 0 ok, 1 failed, 2 usage or settings, 3 not found, 4 unreachable.`,
 		newSecret(s), newVerify(s), newCheck(s), newListen(s), newConsume(s), newPing(s), newConfig(s), newVersion(s),
 		newDoctor(s), newRepartition(s), newRestore(s), newForget(s), newOutbox(s), newExport(s),
 	)
+	root.SetOut(s.out)
 	addCompletion(root)
 	s.complete(root)
 	return root

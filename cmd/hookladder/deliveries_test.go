@@ -117,7 +117,7 @@ func TestTheDeadAreListedBehindHowManyThereAreOfEachReason(t *testing.T) {
 	groups := `{"data":[{"destination":"u_1","reason":"gone","count":40,"newest":"2026-01-02T03:04:05Z"},{"destination":"u_2","reason":"exhausted","count":30,"newest":null},` +
 		`{"destination":"u_3","reason":"exhausted","count":20,"newest":"2026-01-03T03:04:05Z"}],"next_cursor":null}`
 	environ, calls := newTestLanes(t, groups, listPage("null", deadOne))
-	got := command(t, environ, "", "dead", "list", "--tenant", "m7")
+	got := command(t, environ, "", "dead", "--tenant", "m7")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, []string{"GET /v1/dead?limit=500&tenant=m7", "GET /v1/deliveries?limit=50&status=dead&tenant=m7"}, *calls)
 	lines := strings.Split(got.out, "\n")
@@ -127,11 +127,11 @@ func TestTheDeadAreListedBehindHowManyThereAreOfEachReason(t *testing.T) {
 
 	for _, args := range [][]string{{"--topic", "a"}, {"--since", "24h"}, {"--until", "24h"}, {"--cursor", "c"}} {
 		environ, calls = newTestLanes(t, listPage("null", deadOne))
-		require.Equal(t, exitOK, command(t, environ, "", append([]string{"dead", "list"}, args...)...).code)
+		require.Equal(t, exitOK, command(t, environ, "", append([]string{"dead"}, args...)...).code)
 		require.Len(t, *calls, 1, "the counts don't have this filter: %s", args)
 	}
 	environ, _ = newTestLanes(t, groups, listPage("null", deadOne))
 	var page wire.Page
-	require.NoError(t, json.Unmarshal([]byte(command(t, environ, "", "dead", "list", "--json").out), &page))
+	require.NoError(t, json.Unmarshal([]byte(command(t, environ, "", "dead", "--json").out), &page))
 	require.Len(t, page.Data, 1)
 }

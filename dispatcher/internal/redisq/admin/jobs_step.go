@@ -29,17 +29,7 @@ const (
 const SentField = "sent"
 
 // Parts returns the parts of the queue in which a filter may find something.
-func (s *JobStore) Parts(f dispatcher.Filter) []int {
-	if len(f.Lanes) == 0 {
-		return s.conn.All()
-	}
-	var list []int
-	for _, lane := range f.Lanes {
-		list = append(list, s.Part(lane))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
+func (s *JobStore) Parts(f dispatcher.Filter) []int { return s.conn.PartitionsOf(f.Lanes) }
 
 // Part returns the part of a lane.
 func (s *JobStore) Part(lane dispatcher.Lane) int { return s.conn.PartitionOf(lane) }

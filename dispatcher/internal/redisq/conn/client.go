@@ -109,6 +109,18 @@ func (c *Client) PartitionOf(lane dispatcher.Lane) int {
 	return keys.Partition(string(lane), len(c.tags))
 }
 
+// PartitionsOf returns the partitions of lanes, in order. Without lanes it returns all.
+func (c *Client) PartitionsOf(lanes []dispatcher.Lane) (in []int) {
+	if len(lanes) == 0 {
+		return c.All()
+	}
+	for _, lane := range lanes {
+		in = append(in, c.PartitionOf(lane))
+	}
+	slices.Sort(in)
+	return slices.Compact(in)
+}
+
 // Tag returns the hash tag of a partition, or of home. It is the prefix of the names of
 // its keys.
 func (c *Client) Tag(partition int) string {

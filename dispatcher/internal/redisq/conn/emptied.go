@@ -51,7 +51,7 @@ func (c *Client) LostHome() error {
 // them were lost. Without lanes it means all deliveries.
 func (c *Client) LostOf(lanes []dispatcher.Lane) error {
 	loss := c.Loss()
-	if loss == nil || len(loss.Partitions) == 0 || len(lanes) > 0 && !slices.ContainsFunc(c.partitionsOf(lanes), loss.Has) {
+	if loss == nil || len(loss.Partitions) == 0 || len(lanes) > 0 && !slices.ContainsFunc(c.PartitionsOf(lanes), loss.Has) {
 		return nil
 	}
 	return loss
@@ -64,22 +64,13 @@ func (c *Client) IntactOf(ctx context.Context, lanes []dispatcher.Lane) error {
 	if len(lanes) == 0 {
 		return c.IntactAll(ctx)
 	}
-	in := c.partitionsOf(lanes)
+	in := c.PartitionsOf(lanes)
 	err := c.Intact(ctx, in...)
 	var loss *dispatcher.Emptied
 	if errors.As(err, &loss) && !slices.ContainsFunc(in, loss.Has) && !slices.ContainsFunc(lanes, dispatcher.Lane.IsEndpoint) {
 		return nil
 	}
 	return err
-}
-
-// partitionsOf returns the partitions of lanes, in order.
-func (c *Client) partitionsOf(lanes []dispatcher.Lane) (in []int) {
-	for _, lane := range lanes {
-		in = append(in, c.PartitionOf(lane))
-	}
-	slices.Sort(in)
-	return slices.Compact(in)
 }
 
 // Intact returns an error if data were lost, after something was not found in some

@@ -75,17 +75,7 @@ func (l *lister) everywhere(index string) []*source {
 }
 
 // partitions returns the partitions that may have matching deliveries.
-func (l *lister) partitions() []int {
-	if len(l.of) == 0 {
-		return l.s.conn.All()
-	}
-	var list []int
-	for _, lane := range l.of {
-		list = append(list, l.s.conn.PartitionOf(lane))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
+func (l *lister) partitions() []int { return l.s.conn.PartitionsOf(l.of) }
 
 // timed reports whether the scores of a source are the times of its entries. Scores of leased
 // deliveries are the ends of their leases.

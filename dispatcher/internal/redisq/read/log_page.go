@@ -38,15 +38,7 @@ type stream struct {
 // begin finds the streams that may have lines for the page, and the start of
 // each.
 func (p *pager) begin(ctx context.Context) error {
-	in := p.r.conn.All()
-	if len(p.filter.Lanes) > 0 {
-		in = nil
-		for _, lane := range p.filter.Lanes {
-			if n := p.r.conn.PartitionOf(lane); !slices.Contains(in, n) {
-				in = append(in, n)
-			}
-		}
-	}
+	in := p.r.conn.PartitionsOf(p.filter.Lanes)
 	var err error
 	if p.page.CompleteSince, err = p.r.completeSince(ctx, in); err != nil {
 		return err

@@ -124,9 +124,10 @@ type Browser struct {
 	Name string // of the API key, or the id of a link
 	Key  string // the API key's owner; empty: a link
 
-	Read, Bodies, Admin bool // the scopes of the key; for a link its page decides that
+	Read, Bodies, Admin bool // the scopes of the key
 
-	View View // of a link; a key sees everything
+	View   View // of a link; a key sees everything
+	Manage bool // the link may change endpoints of its view
 }
 
 // Linked reports whether the caller has a link.

@@ -60,6 +60,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 	}
 	pages, err := console.New(console.Options{
 		API:      rest,
+		May:      httpapi.May,
 		Find:     func(key string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Find(key)) },
 		Owned:    func(owner string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Owned(owner)) },
 		Keyless:  keyless,

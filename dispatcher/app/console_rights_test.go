@@ -3,16 +3,21 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -303,4 +308,25 @@ func TestWithoutBodiesTheAPITellsLengthAndHash(t *testing.T) {
 	require.NotContains(t, got.text, "secret_of")
 	require.Contains(t, got.text, "17 B")
 	require.Contains(t, got.text, "d189464f0e89", "its SHA-256")
+}
+
+// A page that names an operation that the API does not have would fail where it is shown.
+func TestPagesNameOperationsOfTheAPI(t *testing.T) {
+	require.NoError(t, fs.WalkDir(os.DirFS("../internal/console"), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".html") && !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile("../internal/console/" + path)
+		for _, named := range regexp.MustCompile(`\bMay[ (]"([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
+			_, known := httpapi.May(dispatcher.Browser{}, named[1])
+			require.True(t, known, "%s: %s", path, named[1])
+		}
+		return err
+	}))
+	for _, route := range console.Routes() {
+		if route.Needs != "" {
+			_, known := httpapi.May(dispatcher.Browser{}, route.Needs)
+			require.True(t, known, "%s %s: %s", route.Method, route.Path, route.Needs)
+		}
+	}
 }

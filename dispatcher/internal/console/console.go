@@ -1,15 +1,15 @@
 // Package console serves web pages: the operator's console below /console, and the pages of
 // a merchant below /link.
 //
-// routes.go lists all pages and actions with the right that each needs. A request goes
-// through these steps:
+// routes.go lists all pages and actions with the operation of the API that each needs. A
+// request goes through these steps:
 //   - session.go or link.go finds the visitor, and visit.go makes a visit of the request.
-//   - The page's own file reads through a VisitorClient, which calls the API with the
-//     visitor's rights (visitor.go).
+//   - The page's own file calls the API as the visitor.
 //   - render.go writes the page's data with its template.
 //
-// The pages call the API inside the process (client, below), so they show, refuse and change
-// exactly the same as the API. Templates, styles and scripts are embedded in the binary.
+// The pages call the API inside the process (inside, below), so they show, refuse and change
+// exactly the same as the API. It knows what each key and each link may call and see, and the
+// pages ask it what to offer (visitor.go). Templates, styles and scripts are embedded in the binary.
 // Pages work without a script; a script (assets/js) refreshes them in place.
 //
 // What a page shows is made from the API's responses by functions that know no request: the
@@ -44,6 +44,7 @@ import (
 // Options are the dependencies and settings of the pages.
 type Options struct {
 	API      http.Handler                                                     // of this process
+	May      func(c dispatcher.Browser, operation string) (may, known bool)   // who may call which operation of the API
 	Find     func(key string) (dispatcher.Browser, bool)                      // returns the owner of an API key
 	Owned    func(owner string) (dispatcher.Browser, bool)                    // returns the API key with this owner text
 	Keyless  func() bool                                                      // reports that there are no keys, so the API serves this host only
@@ -75,6 +76,12 @@ type Brand struct {
 	Name  string // empty: Hookladder
 	Logo  string // an https URL or data:image/png; empty: none
 	Color string // #rrggbb; empty: the default
+}
+
+// LinkMeter counts the changes of links, because a link may make only a limited number in an hour.
+type LinkMeter struct {
+	Spend    func(ctx context.Context, link string) (wait time.Duration, err error) // counts one change; wait > 0: there were too many
+	TakeBack func(ctx context.Context, link string) error                           // undoes a counted change
 }
 
 // ReadForm parses the form of a request, of at most most bytes. It takes memory from the share of a
@@ -130,7 +137,7 @@ func New(o Options) (http.Handler, error) {
 	s.Sessions.Open, s.Sessions.Get = ending(o.Sessions.Open), ending(o.Sessions.Get)
 	s.Link, s.Meter.Spend = ending(o.Link), ending(o.Meter.Spend)
 	var err error
-	if s.api, err = inside(o.API); err != nil {
+	if s.api, err = inside(o.API, s.Meter); err != nil {
 		return nil, err
 	}
 	if s.resources, err = newResources(s.bases, o.Now, o.Brand); err != nil {
@@ -221,17 +228,41 @@ var errTooLong = errors.New("the answer is too long")
 
 // inside returns a client of this process's API, without a connection. It has no retries,
 // because the visitor can reload a page.
-func inside(api http.Handler) (*client.Client, error) {
-	return client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: insideTransport{api}}),
+func inside(api http.Handler, meter LinkMeter) (*client.Client, error) {
+	return client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: insideTransport{api, meter}}),
 		client.WithRepeats(client.Repeats{Tries: 1}))
 }
 
-// insideTransport passes requests to a handler.
-type insideTransport struct{ api http.Handler }
+// insideTransport passes requests to a handler. It counts the changes of links.
+type insideTransport struct {
+	api   http.Handler
+	meter LinkMeter
+}
 
-// RoundTrip serves a request. It returns when the request's context ends, even if the
-// handler still runs.
+// RoundTrip serves a request. A change of a link is counted before the call, because calls may be
+// concurrent. The count is undone if the API refused the change.
 func (t insideTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c, known := dispatcher.BrowserOf(r.Context())
+	if !known || !c.Linked() || r.Method == http.MethodGet {
+		return t.serve(r)
+	}
+	wait, err := t.meter.Spend(r.Context(), c.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case wait > 0:
+		return nil, &SpentError{Wait: wait}
+	}
+	answer, err := t.serve(r)
+	if err == nil && answer.StatusCode >= 400 && answer.StatusCode < http.StatusInternalServerError {
+		_ = t.meter.TakeBack(context.WithoutCancel(r.Context()), c.Name) // if this fails, the change stays counted
+	}
+	return answer, err
+}
+
+// serve serves a request. It returns when the request's context ends, even if the handler still
+// runs.
+func (t insideTransport) serve(r *http.Request) (*http.Response, error) {
 	served := r.Clone(r.Context())
 	served.RequestURI, served.RemoteAddr = served.URL.RequestURI(), "127.0.0.1:0"
 	if served.Body == nil {

@@ -89,7 +89,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 	if errors.As(err, &problem) && !wrongCursor(problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
 		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
 	}
-	if errors.Is(err, ErrHidden) {
+	if errors.Is(err, client.ErrNotFound) { // only a link gets this
 		p.Wrong, status, err = "There is no such endpoint.", http.StatusNotFound, nil
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 // notThere reports whether an error says that a name does not exist or is invalid.
 func notThere(err error) bool {
 	var p *client.Problem
-	return errors.Is(err, ErrHidden) || errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
+	return errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity)
 }
 
 // describe sets the filter's chips and the links to other filters.
@@ -190,7 +190,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
 	}
 	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
-	if f.empty() || !v.May(Operate) || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
+	if f.empty() || !v.May("retry-deliveries") || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
 		return
 	}
 	only := func(allowed ...string) bool {
@@ -220,7 +220,7 @@ func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 			Subject: d.Subject, Host: cmp.Or(hostOf(d.URL), d.Destination), Path: pathOf(d.URL), Destination: d.Destination,
 			Meter: DeliveryMeter(d), Why: DeliveryReason(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
 		}
-		if v.May(Survey) {
+		if v.May("stats") {
 			r.Tenant = d.Tenant
 		}
 		r.Code, r.Outcome = lastAnswer(d)

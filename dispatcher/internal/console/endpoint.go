@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	page := endpointPage{Settings: settingsOf(e, v.May(Survey))}
+	page := endpointPage{Settings: settingsOf(e, v.May("stats"))}
 	var rows []endpointRow
 	var failing, dead wire.Page
 	g, ctx := errgroup.WithContext(v.ctx)
@@ -121,6 +122,10 @@ func pauseEndpoint(v *visit) (pageAnswer, error) {
 // resumeEndpoint serves POST …/endpoints/{id}/resume.
 func resumeEndpoint(v *visit) (pageAnswer, error) {
 	e, err := v.ResumeEndpoint(v.ctx, v.r.PathValue("id"))
+	var p *client.Problem
+	if v.Link != nil && errors.As(err, &p) && p.Type == "/problems/disabled" {
+		err = ErrDisabled
+	}
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "resumed"}, err
 }
 

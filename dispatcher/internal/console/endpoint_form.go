@@ -52,17 +52,17 @@ func newEndpoint(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, ErrHidden
 	}
 	var f endpointForm
-	f.fill(ShownFields(false, v.May(Configure)), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
+	f.fill(ShownFields(false, v.mayConfigure()), map[string]string{"tenant": v.r.FormValue("tenant")}, nil, nil)
 	return formAnswer(f, 0)
 }
 
 // createEndpoint serves POST …/endpoints: it shows the secret once.
 func createEndpoint(v *visit) (pageAnswer, error) {
-	all := v.May(Configure)
+	all := v.mayConfigure()
 	typed, _ := v.typed()
 	e, wrong := CreatedEndpoint(typed, all)
 	if len(wrong) == 0 {
-		view, err := v.CreateEndpoint(v.ctx, e)
+		view, _, err := v.CreateEndpoint(v.ctx, &e)
 		if err == nil {
 			return v.once(secretPage{
 				ID: view.ID, Name: EndpointName(view), Made: true, Unverified: view.State == "unverified",
@@ -94,7 +94,7 @@ func editEndpoint(v *visit) (pageAnswer, error) {
 // formOf returns the fields of the form of an existing endpoint. A queue endpoint has no
 // URL.
 func (v *visit) formOf(e wire.EndpointView) []FormField {
-	shown := ShownFields(true, v.May(Configure))
+	shown := ShownFields(true, v.mayConfigure())
 	if e.Kind == "pull" {
 		shown = WithoutFields(shown, "url", "success", "timeout")
 	}
@@ -139,10 +139,10 @@ func (v *visit) typed() (typed, was map[string]string) {
 func (v *visit) wrongFields(err error, shown []FormField) (map[string]string, error) {
 	var p *client.Problem
 	switch {
+	case v.Link != nil && errors.As(err, &p) && p.Type == "/problems/endpoint-limit":
+		return map[string]string{"": ErrEnough.Error()}, nil
 	case errors.As(err, &p) && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict || p.Status == http.StatusBadRequest):
 		return WrongFields(p, shown), nil
-	case errors.Is(err, ErrEnough):
-		return map[string]string{"": err.Error()}, nil
 	}
 	return nil, err
 }

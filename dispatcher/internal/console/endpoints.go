@@ -107,8 +107,12 @@ func endpoints(v *visit) (pageAnswer, error) {
 // mayAdd reports whether the visitor can create an endpoint. A link to a single endpoint
 // can't.
 func (v *visit) mayAdd() bool {
-	return v.May(Edit) && (v.Link == nil || v.Link.Endpoint == "")
+	return v.May("create-endpoint") && (v.Link == nil || v.Link.Endpoint == "")
 }
+
+// mayConfigure reports whether the visitor can set all fields of an endpoint. A link can set only
+// a few.
+func (v *visit) mayConfigure() bool { return v.Link == nil && v.May("patch-endpoint") }
 
 // rows reads the states and success rates of endpoints.
 func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// Outward is for tests.
-var Outward = outward
-
 // What tests look at.
 var (
 	Span    = span

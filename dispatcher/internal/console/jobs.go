@@ -192,7 +192,7 @@ func change(ctx context.Context, v *visit, id, lane string, ends bool) (done boo
 	var spent *SpentError
 	switch {
 	case errors.As(err, &spent):
-		return false, sentence(err), nil
+		return false, sentence(spent), nil
 	case errors.As(err, &p) && p.Status == http.StatusConflict && len(p.Deliveries) > 0:
 		return false, results[retriedWord(p.Deliveries)], nil
 	case notThere(err), p != nil && p.Status == http.StatusConflict:

@@ -85,13 +85,13 @@ func message(v *visit) (pageAnswer, error) {
 	m, err := v.Message(v.ctx, id)
 	var p *client.Problem
 	switch {
-	case errors.Is(err, ErrHidden), errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
+	case errors.As(err, &p) && (p.Status == http.StatusNotFound || p.Status == http.StatusUnprocessableEntity):
 		return pageAnswer{template: "missing", title: "No such message", section: "deliveries", status: http.StatusNotFound, body: id}, nil
 	case err != nil:
 		return pageAnswer{}, err
 	}
 	page := messagePage{ID: m.ID, Message: m.Message, CreatedAt: m.CreatedAt, Body: BodyOf(&m), Count: len(m.Deliveries), Incomplete: m.Incomplete}
-	page.Hidden = m.BodySHA256 != "" && !v.May(Contents)
+	page.Hidden = m.BodySHA256 != "" && v.Link == nil && !v.Key.Bodies
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		page.Headers = append(page.Headers, BodyField{Name: name, Value: m.Headers[name]})
 	}
@@ -123,7 +123,7 @@ func (p *messagePage) summarise(v *visit, list []wire.Delivery) {
 	switch waits := tally["scheduled"] + tally["ready"] + tally["retrying"]; {
 	case len(list) == 1:
 		p.Retry = retryWord(list[0].Status)
-	case !v.May(Operate):
+	case !v.May("cancel-message"):
 	case waits+tally["dead"]+tally["cancelled"] > 0:
 		p.Retry = "Attempt all now"
 	case len(list) > 0:
@@ -169,7 +169,7 @@ func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery)
 	schemes := make([]wire.EndpointView, min(len(list), schemesAtOnce))
 	group, ctx := errgroup.WithContext(v.ctx)
 	group.Go(func() (err error) { states, err = v.LanesOf(ctx, "", lanes...); return err })
-	if v.May(Survey) && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
+	if v.May("stats") && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
 		group.Go(func() (err error) { instances, err = v.Instances(ctx, 0, ""); return err })
 	}
 	for i := range schemes {

@@ -26,6 +26,7 @@ func nowOf(t *testing.T, path, stats string, minutes ...dispatcher.Minute) (page
 			{"id":"j2","kind":"retry","state":"running","matched":200,"done":50,"started_at":"2026-11-22T12:00:00.000Z"}],"next_cursor":null}`,
 	}}
 	pages, err := console.New(console.Options{
+		May: mayAll,
 		API: api, Keyless: func() bool { return true }, Project: "test", Now: func() time.Time { return quarterPast },
 		Owned: func(string) (dispatcher.Browser, bool) { return dispatcher.Browser{}, false },
 		Minutes: func(_ context.Context, since, until time.Time) ([]dispatcher.Minute, error) {

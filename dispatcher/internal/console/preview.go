@@ -176,7 +176,7 @@ func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
 	group.SetLimit(4)
 	for i, f := range list {
 		group.Go(func() (err error) {
-			p.Parts[i].Survey, err = v.Survey(ctx, p.Kind, f.job())
+			p.Parts[i].Survey, err = v.SurveyJob(ctx, p.Kind, f.job())
 			return err
 		})
 	}

@@ -231,23 +231,11 @@ type frame struct {
 	Now            time.Time
 	About          docSection // the documents' section about this page; zero: none
 	Body           any
+	may            func(operation string) bool
 }
 
-// May reports whether the visitor has a right, by its name.
-func (f frame) May(word string) (bool, error) {
-	for r, w := range rightWords {
-		if w == word {
-			return f.Visitor.May(r), nil
-		}
-	}
-	return false, fmt.Errorf("no right %s", word)
-}
-
-// rightWords are the names of rights in templates.
-var rightWords = map[Right]string{
-	Open: "open", See: "see", Contents: "contents", Survey: "survey", Attempt: "attempt",
-	Hold: "hold", Edit: "edit", Configure: "configure", Operate: "operate", Govern: "govern",
-}
+// May reports whether the visitor may call an operation of the API.
+func (f frame) May(operation string) bool { return f.may(operation) }
 
 // results are the results of actions, by the word in the URL of the redirect. An unknown
 // word shows nothing.
@@ -285,7 +273,7 @@ var results = map[string]string{
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
 		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
-		Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body,
+		Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body, may: v.May,
 	}
 	if f.About = subjects[a.template]; v.base == s.link {
 		f.About = merchantSubjects[a.template]
@@ -293,7 +281,7 @@ func (s *server) render(v *visit, a pageAnswer) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May(Survey) {
+	if f.Counts = a.stats; a.section != "" && a.stats == nil && v.May("stats") {
 		if stats, err := v.Stats(v.ctx); err == nil {
 			f.Counts = &stats
 		}

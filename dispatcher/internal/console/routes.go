@@ -28,7 +28,7 @@ func basesOf(public *url.URL) bases {
 // pageRoute is a page, or an action.
 type pageRoute struct {
 	method, path string // below the base
-	needs        Right
+	needs        string // the operation of the API that a visitor must be allowed to call; empty: none
 	do           func(v *visit) (pageAnswer, error)
 	on           side
 }
@@ -46,58 +46,58 @@ const (
 // routes are all pages and actions.
 func (s *server) routes() []pageRoute {
 	return []pageRoute{
-		{"GET", "/{token}", Open, s.showLink, onLinks},
-		{"POST", "/{token}", Open, s.openLink, onLinks},
-		{"POST", "/sign-out", Open, s.closeLink, onLinks},
-		{"GET", "/{$}", See, home, onLinks},
+		{"GET", "/{token}", "", s.showLink, onLinks},
+		{"POST", "/{token}", "", s.openLink, onLinks},
+		{"POST", "/sign-out", "", s.closeLink, onLinks},
+		{"GET", "/{$}", "list-deliveries", home, onLinks},
 
-		{"GET", "/sign-in", Open, s.showSignIn, onConsole},
-		{"POST", "/sign-in", Open, s.signIn, onConsole},
-		{"POST", "/sign-out", Open, s.signOut, onConsole},
-		{"GET", "/{$}", Survey, now, onConsole},
+		{"GET", "/sign-in", "", s.showSignIn, onConsole},
+		{"POST", "/sign-in", "", s.signIn, onConsole},
+		{"POST", "/sign-out", "", s.signOut, onConsole},
+		{"GET", "/{$}", "stats", now, onConsole},
 
-		{"GET", "/deliveries", See, deliveries, onBoth},
-		{"POST", "/deliveries/picked", Attempt, picked, onBoth},
-		{"GET", "/messages/{id}", See, message, onBoth},
-		{"GET", "/messages/{id}/body", Contents, body, onBoth},
-		{"POST", "/messages/{id}/retry", Attempt, retry, onBoth},
-		{"POST", "/messages/{id}/cancel", Operate, cancel, onConsole},
-		{"GET", "/dead", Survey, dead, onConsole},
-		{"GET", "/jobs", Survey, jobs, onConsole},
-		{"GET", "/jobs/new", Operate, newJob, onConsole},
-		{"POST", "/jobs", Operate, startJob, onConsole},
-		{"GET", "/jobs/{id}", Survey, job, onConsole},
-		{"POST", "/jobs/{id}/stop", Operate, stopJob, onConsole},
-		{"POST", "/jobs/{id}/resume", Operate, resumeJob, onConsole},
+		{"GET", "/deliveries", "list-deliveries", deliveries, onBoth},
+		{"POST", "/deliveries/picked", "retry-message", picked, onBoth},
+		{"GET", "/messages/{id}", "get-message", message, onBoth},
+		{"GET", "/messages/{id}/body", "get-message", body, onBoth},
+		{"POST", "/messages/{id}/retry", "retry-message", retry, onBoth},
+		{"POST", "/messages/{id}/cancel", "cancel-message", cancel, onConsole},
+		{"GET", "/dead", "list-dead", dead, onConsole},
+		{"GET", "/jobs", "list-jobs", jobs, onConsole},
+		{"GET", "/jobs/new", "retry-deliveries", newJob, onConsole},
+		{"POST", "/jobs", "retry-deliveries", startJob, onConsole},
+		{"GET", "/jobs/{id}", "get-job", job, onConsole},
+		{"POST", "/jobs/{id}/stop", "stop-job", stopJob, onConsole},
+		{"POST", "/jobs/{id}/resume", "resume-job", resumeJob, onConsole},
 
-		{"GET", "/endpoints", See, endpoints, onBoth},
-		{"POST", "/endpoints", Edit, createEndpoint, onBoth},
-		{"GET", "/endpoints/new", Edit, newEndpoint, onBoth},
-		{"GET", "/endpoints/{id}", See, endpoint, onBoth},
-		{"POST", "/endpoints/{id}", Edit, changeEndpoint, onBoth},
-		{"GET", "/endpoints/{id}/edit", Edit, editEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/test", Attempt, testEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/pause", Hold, pauseEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/resume", Hold, resumeEndpoint, onBoth},
-		{"POST", "/endpoints/{id}/confirm", Configure, confirmEndpoint, onConsole},
-		{"GET", "/endpoints/{id}/rotate", Edit, askRotate, onBoth},
-		{"POST", "/endpoints/{id}/rotate", Edit, rotateSecret, onBoth},
-		{"POST", "/endpoints/{id}/secret", Configure, showSecret, onConsole},
-		{"GET", "/endpoints/{id}/delete", Configure, askDelete, onConsole},
-		{"POST", "/endpoints/{id}/delete", Configure, deleteEndpoint, onConsole},
+		{"GET", "/endpoints", "list-endpoints", endpoints, onBoth},
+		{"POST", "/endpoints", "create-endpoint", createEndpoint, onBoth},
+		{"GET", "/endpoints/new", "create-endpoint", newEndpoint, onBoth},
+		{"GET", "/endpoints/{id}", "get-endpoint", endpoint, onBoth},
+		{"POST", "/endpoints/{id}", "patch-endpoint", changeEndpoint, onBoth},
+		{"GET", "/endpoints/{id}/edit", "patch-endpoint", editEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/test", "test-endpoint", testEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/pause", "pause-endpoint", pauseEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/resume", "resume-endpoint", resumeEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/confirm", "confirm-endpoint", confirmEndpoint, onConsole},
+		{"GET", "/endpoints/{id}/rotate", "rotate-secret", askRotate, onBoth},
+		{"POST", "/endpoints/{id}/rotate", "rotate-secret", rotateSecret, onBoth},
+		{"POST", "/endpoints/{id}/secret", "get-secret", showSecret, onConsole},
+		{"GET", "/endpoints/{id}/delete", "delete-endpoint", askDelete, onConsole},
+		{"POST", "/endpoints/{id}/delete", "delete-endpoint", deleteEndpoint, onConsole},
 
-		{"GET", "/tail", Survey, tail, onConsole},
-		{"GET", "/tail/events", Survey, s.tailEvents, onConsole},
+		{"GET", "/tail", "list-attempts", tail, onConsole},
+		{"GET", "/tail/events", "list-attempts", s.tailEvents, onConsole},
 
-		{"GET", "/system", Survey, system, onConsole},
-		{"GET", "/lanes", Survey, lanes, onConsole},
-		{"GET", "/lanes/{lane}", Survey, lane, onConsole},
-		{"POST", "/lanes/{lane}/pause", Operate, pauseLane, onConsole},
-		{"POST", "/lanes/{lane}/resume", Operate, resumeLane, onConsole},
-		{"GET", "/audit", Govern, audit, onConsole},
-		{"GET", "/links", Govern, links, onConsole},
-		{"POST", "/links", Govern, createLink, onConsole},
-		{"POST", "/links/{link}/revoke", Govern, revokeLink, onConsole},
+		{"GET", "/system", "stats", system, onConsole},
+		{"GET", "/lanes", "list-lanes", lanes, onConsole},
+		{"GET", "/lanes/{lane}", "list-lanes", lane, onConsole},
+		{"POST", "/lanes/{lane}/pause", "pause-lane", pauseLane, onConsole},
+		{"POST", "/lanes/{lane}/resume", "resume-lane", resumeLane, onConsole},
+		{"GET", "/audit", "list-audit", audit, onConsole},
+		{"GET", "/links", "list-links", links, onConsole},
+		{"POST", "/links", "create-link", createLink, onConsole},
+		{"POST", "/links/{link}/revoke", "revoke-link", revokeLink, onConsole},
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *server) routesOn(one side) []pageRoute {
 // Route is a page or an action, as tests of all of them need it.
 type Route struct {
 	Method, Path string // of a request, with names in braces
-	Needs        Right
+	Needs        string // an operation of the API; empty: none
 }
 
 // Routes are all pages and actions.
@@ -145,7 +145,7 @@ func (s *server) register() {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
 		})
 	}
-	nothing := pageRoute{needs: Open, do: func(*visit) (pageAnswer, error) { return pageAnswer{}, ErrHidden }}
+	nothing := pageRoute{do: func(*visit) (pageAnswer, error) { return pageAnswer{}, ErrHidden }}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		base, who := s.console, s.operator
 		if underBase(r.URL.Path, s.link) {

@@ -38,6 +38,7 @@ func newFormsRig(t *testing.T) *formsRig {
 	key := dispatcher.Browser{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
 	shown := newTestShown()
 	o := console.Options{
+		May: mayAll,
 		API: http.HandlerFunc(r.answer), Keyless: func() bool { return false },
 		Find:  func(text string) (dispatcher.Browser, bool) { return key, text == "right" },
 		Owned: func(owner string) (dispatcher.Browser, bool) { return key, owner == key.Key },

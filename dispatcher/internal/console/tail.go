@@ -117,7 +117,7 @@ func choices(path string, q url.Values, name string, words []string) []choice {
 // tailEvents serves GET /console/tail/events: the API's stream of attempts, until the
 // visitor's key or session ends.
 func (s *server) tailEvents(v *visit) (pageAnswer, error) {
-	ctx := v.Context(v.r.Context()) // without the page's timeout
+	ctx := v.r.Context() // without the page's timeout
 	q := tailQuery(v)
 	if since := v.r.URL.Query().Get("since"); since != "" {
 		q.Set("since", since)
@@ -141,7 +141,7 @@ func (s *server) stillKnown(ctx context.Context, r *http.Request) bool {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	who, err := s.operator(ctx, r)
-	return err != nil || who.May(Survey)
+	return err != nil || s.may(who, "list-attempts")
 }
 
 var errSignedOut = errors.New("signed out")

@@ -25,6 +25,7 @@ func newTestConsole(t *testing.T, api http.HandlerFunc, in func() bool, change .
 	t.Helper()
 	key := dispatcher.Browser{Name: "ops", Key: "0123", Read: true, Bodies: true, Admin: true}
 	o := console.Options{
+		May:     mayAll,
 		API:     api,
 		Owned:   func(owner string) (dispatcher.Browser, bool) { return key, owner == key.Key },
 		Keyless: func() bool { return false },

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -31,13 +32,14 @@ const (
 
 // visit is a request and its visitor.
 type visit struct {
-	*VisitorClient
-	srv  *server
-	w    http.ResponseWriter
-	r    *http.Request
-	ctx  context.Context // ends at the page's timeout
-	base string          // /console or /link
-	at   string          // of an action: path and query of the page that shows the result; empty for a page
+	Visitor
+	*client.Client // the API inside the process, for contexts of this visit
+	srv            *server
+	w              http.ResponseWriter
+	r              *http.Request
+	ctx            context.Context // ends at the page's timeout
+	base           string          // /console or /link
+	at             string          // of an action: path and query of the page that shows the result; empty for a page
 
 	known bool // the visitor was read, so the store responded just now
 }
@@ -82,12 +84,14 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 // answer reads the visitor and runs the page or action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
 	visitor, err := who(v.ctx, v.r)
-	v.VisitorClient, v.known = NewVisitorClient(visitor, s.api, s.Meter), err == nil
+	v.Visitor, v.Client, v.known = visitor, s.api, err == nil
+	v.r = v.r.WithContext(dispatcher.WithBrowser(v.r.Context(), visitor.browser()))
+	v.ctx = dispatcher.WithBrowser(v.ctx, visitor.browser())
 	if err == nil {
 		err = callers.Identify(v.w, v.r, callerOf(visitor, v.r))
 	}
 	if err == nil {
-		err = v.Refusal(o.needs)
+		err = v.refusal(o.needs)
 	}
 	if err == nil && v.r.Method == http.MethodPost {
 		var release func()
@@ -161,12 +165,12 @@ func (s *server) fail(v *visit, err error) {
 		s.toSignIn(v)
 	case errors.Is(err, ErrForbidden), errors.As(err, &p) && p.Status == http.StatusForbidden:
 		s.wrong(v, http.StatusForbidden, "Your key may not do this", "It lacks the scope for it. Sign in with another key, or ask for the scope admin.")
-	case errors.Is(err, ErrHidden):
+	case errors.Is(err, ErrHidden), v.Link != nil && errors.Is(err, client.ErrNotFound):
 		s.wrong(v, http.StatusNotFound, "Nothing here", "There is nothing of this name, or it was forgotten.")
 	case errors.Is(err, callers.ErrShare):
 		v.w.Header().Set("Retry-After", "1")
 		s.wrong(v, http.StatusTooManyRequests, "Too many at once", "Half of all connections are yours, and others need them. Try again in a moment.")
-	case errors.Is(err, ErrDisabled), errors.Is(err, ErrEnough):
+	case errors.Is(err, ErrDisabled):
 		s.wrong(v, http.StatusConflict, "Not done", sentence(err))
 	case errors.As(err, &spent):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(spent.Wait.Seconds())+1))
@@ -257,7 +261,7 @@ func (s *server) toSignIn(v *visit) {
 
 // refuse refuses a request before its visitor is known.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, text string) {
-	v := &visit{VisitorClient: NewVisitorClient(Visitor{}, s.api, s.Meter), srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
+	v := &visit{Client: s.api, srv: s, w: w, r: r, ctx: r.Context(), base: s.console}
 	if underBase(r.URL.Path, s.link) {
 		v.base = s.link
 	}

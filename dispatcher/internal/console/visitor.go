@@ -2,29 +2,12 @@ package console
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/ladder"
 )
-
-// Right is one kind of action that a visitor may be allowed.
-type Right uint8
-
-// The rights.
-const (
-	Open      Right = iota // public pages: sign-in and static files
-	See                    // deliveries, messages, endpoints; a link sees its own
-	Contents               // bodies of messages and responses
-	Survey                 // figures of the whole queue, lanes, instances, dead deliveries, jobs, the tail
-	Attempt                // attempt now, send again, test
-	Hold                   // pause and resume an endpoint
-	Edit                   // add an endpoint, change its URL, topics and description, rotate its secret
-	Configure              // an endpoint's ladder, limits, headers, success; delete it, show its secret
-	Operate                // cancel, replay, purge, stop a job, pause a lane or all of them
-	Govern                 // create, list and revoke links; read the audit
-)
-
-// Rights are all rights, in order.
-var Rights = []Right{Open, See, Contents, Survey, Attempt, Hold, Edit, Configure, Operate, Govern}
 
 var (
 	// ErrForbidden says that the visitor's key lacks a scope.
@@ -33,7 +16,19 @@ var (
 	ErrHidden = errors.New("there is nothing of that name")
 	// ErrSignIn says that the visitor is not signed in.
 	ErrSignIn = errors.New("not signed in")
+	// ErrDisabled says that the operator disabled an endpoint, so a link may not resume it.
+	ErrDisabled = errors.New("the operator switched this endpoint off; ask them to switch it on")
+	// ErrEnough says that a link may create no more endpoints.
+	ErrEnough = fmt.Errorf("there are %d endpoints already; ask the operator for more", dispatcher.LinkEndpoints)
 )
+
+// SpentError says that a link made too many changes.
+type SpentError struct{ Wait time.Duration }
+
+// Error says when the next change is allowed.
+func (e *SpentError) Error() string {
+	return fmt.Sprintf("too many changes by this link: one more in %s", ladder.FormatDuration(e.Wait.Round(time.Second)))
+}
 
 // Visitor is the person who uses a page. The zero value is not signed in.
 type Visitor struct {
@@ -44,49 +39,37 @@ type Visitor struct {
 // Known reports whether the visitor is signed in or uses a link.
 func (v Visitor) Known() bool { return v.Key != nil || v.Link != nil }
 
-// May reports whether the visitor has a right. A link has it only for its own data, see
-// Owns.
-func (v Visitor) May(r Right) bool {
+// browser returns the caller of the visitor's API calls.
+func (v Visitor) browser() dispatcher.Browser {
 	switch {
-	case r == Open:
-		return true
 	case v.Link != nil:
-		if v.Link.Tenant == "" {
-			return false
+		return dispatcher.Browser{
+			Name: v.Link.ID, View: dispatcher.View{Tenant: v.Link.Tenant, Endpoint: v.Link.Endpoint}, Manage: v.Link.Manage,
 		}
-		switch r {
-		case See, Contents:
-			return true
-		case Attempt, Hold, Edit:
-			return v.Link.Manage
-		}
-		return false
-	case v.Key == nil || !v.Key.Read && !v.Key.Admin:
-		return false
-	case v.Key.Admin:
-		return true
+	case v.Key != nil:
+		return *v.Key
 	}
-	return r == See || r == Survey || r == Contents && v.Key.Bodies
+	return dispatcher.Browser{Key: "nobody"} // no key has this owner
 }
 
-// Owns reports whether data of a tenant and a destination belong to the visitor. The
-// destination is a lane, which is the id of an endpoint. A message of a tenant never goes
-// to another tenant's endpoint. Queues belong to the operator only.
-func (v Visitor) Owns(tenant, destination string) bool {
-	switch {
-	case v.Link == nil:
-		return v.Key != nil
-	case v.Link.Tenant == "" || tenant != v.Link.Tenant || dispatcher.Lane(destination).IsQueue():
-		return false
+// may reports whether a visitor may call an operation of the API, by its id. The API checks each
+// call by the same table (httpapi.May), so this only decides what a page offers.
+func (s *server) may(v Visitor, operation string) bool {
+	may, known := s.May(v.browser(), operation)
+	if !known {
+		panic("the API has no operation " + operation)
 	}
-	return v.Link.Endpoint == "" || destination == v.Link.Endpoint
+	return may
 }
 
-// Refusal returns the error for a visitor without a right, or nil. It does not reveal to a
-// link which other pages exist.
-func (v Visitor) Refusal(r Right) error {
+// May reports whether the visitor may call an operation of the API.
+func (v *visit) May(operation string) bool { return v.srv.may(v.Visitor, operation) }
+
+// refusal returns the error for a visitor who may not call the operation that a route needs, or
+// nil. It does not reveal to a link which other pages exist.
+func (v *visit) refusal(needs string) error {
 	switch {
-	case v.May(r):
+	case needs == "" || v.May(needs):
 		return nil
 	case v.Link != nil:
 		return ErrHidden
@@ -94,15 +77,4 @@ func (v Visitor) Refusal(r Right) error {
 		return ErrSignIn
 	}
 	return ErrForbidden
-}
-
-// caller returns the caller of the visitor's API calls.
-func (v Visitor) caller() dispatcher.Browser {
-	switch {
-	case v.Link != nil:
-		return dispatcher.Browser{Name: v.Link.ID, View: dispatcher.View{Tenant: v.Link.Tenant, Endpoint: v.Link.Endpoint}}
-	case v.Key != nil:
-		return *v.Key
-	}
-	return dispatcher.Browser{Key: "nobody"} // no key has this owner
 }

@@ -161,21 +161,21 @@ func TestNoEntryNamesWhatNeverWas(t *testing.T) {
 
 // What a person does in the console or by a link is never counted with others.
 func TestAnActOfAPersonSaysSo(t *testing.T) {
-	for _, c := range []dispatcher.Browser{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}} {
+	for _, c := range []dispatcher.Browser{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "of m1"}, Manage: true}} {
 		f := &apitest.Fake{View: apitest.Record(t)}
-		r := apitest.NewRequest("POST", "/v1/messages/m1/retry", "")
+		r := apitest.NewRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
 		apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c)))
 		require.NotEmpty(t, f.Recorded)
 		require.Len(t, f.Recorded, 1)
 		require.True(t, f.Recorded[0].Person)
 	}
 	// A link's that is refused costs it nothing, so a loop of them is counted as calls are.
-	link := dispatcher.Browser{Name: "lnk_1", View: dispatcher.View{Tenant: "m7"}}
-	r := apitest.NewRequest("POST", "/v1/messages/m1/retry", "")
+	link := dispatcher.Browser{Name: "lnk_1", View: dispatcher.View{Tenant: "of m1"}, Manage: true}
+	r := apitest.NewRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
 	f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
 	apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), link)))
 	require.Equal(t, []dispatcher.AuditEntry{
-		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true},
+		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "destination=u_1, failed: 503 unavailable", Failed: true},
 	}, f.Recorded)
 	ops := dispatcher.Browser{Name: "ops", Key: "local", Admin: true}
 	f = &apitest.Fake{}

@@ -13,14 +13,21 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// authorised finds the caller's key and rejects a call that needs a scope which the key lacks.
-// The response to a missing, a malformed and an unknown key is the same. A call that needs no
-// scope is also served without a key.
-func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want callers.Scope, operation string) (k callers.APIKey, ok bool) {
-	w.Call = operation
-	if c, inside := dispatcher.BrowserOf(r.Context()); inside && c.Linked() { // its view was checked before
+// authorised finds the caller and rejects a call that the operation's row does not allow to it:
+// to a key that lacks its scope, or to a link. The response to a missing, a malformed and an
+// unknown key is the same. A call that needs no scope is also served without a key.
+func (s *server) authorised(w *api.ResponseWriter, r *http.Request, o *api.Operation) (k callers.APIKey, ok bool) {
+	w.Call = o.ID
+	if c, inside := dispatcher.BrowserOf(r.Context()); inside && c.Linked() {
 		w.Who, w.By = c.By(), c.By()
-		return callers.APIKey{Scope: callers.Admin, Name: c.By()}, s.admit(w, r, callers.Link(c.View.Tenant))
+		if !s.admit(w, r, callers.Link(c.View.Tenant)) {
+			return callers.APIKey{}, false
+		}
+		if !o.ForLink(c) {
+			w.Refuse(&api.Problem{Kind: api.NotFound}) // a link does not learn which other operations there are
+			return callers.APIKey{}, false
+		}
+		return callers.APIKey{Scope: callers.Read | callers.Bodies, Name: c.By()}, true
 	}
 	keys := s.keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers are allowed
@@ -39,21 +46,21 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, want callers
 		return callers.APIKey{}, false
 	}
 	switch {
-	case want == 0:
+	case o.Scope == 0:
 		return k, true
 	case !known:
 		w.Refuse(&api.Problem{Kind: api.Unauthorized, Detail: "send a known key as Authorization: Bearer <key>"})
 		return callers.APIKey{}, false
-	case !mayCall(k, r, want):
-		detail := "this key lacks the scope " + want.String()
-		if want == callers.Consume {
+	case !mayCall(k, r, o.Scope):
+		detail := "this key lacks the scope " + o.Scope.String()
+		if o.Scope == callers.Consume {
 			detail += ", or consume@" + r.PathValue(takenSubject.Name) + " for this one alone"
 		}
 		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: detail})
 		return callers.APIKey{}, false
 	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", operation)
+		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", o.ID)
 	}
 	return k, true
 }

@@ -72,13 +72,13 @@ func (s *endpointServer) endpointOperations() []api.Operation {
 	one := api.OK(exampleEndpointView)
 	return []api.Operation{
 		{
-			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: callers.Admin, Audit: "endpoint.create",
+			ID: "create-endpoint", Method: "POST", Path: "/v1/endpoints", Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.create",
 			Summary: "Register an endpoint; the answer holds its secret where it is new", Do: s.createEndpoint,
 			Query: []*api.Param{dryRun}, Body: exampleEndpoint, Draw: endpointSchema, Limit: endpointBytes, Answers: map[int]any{201: exampleEndpointCreated, 200: exampleEndpointView},
 			Problems: []*api.Kind{api.Taken, api.Registered},
 		},
 		{
-			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: callers.Read,
+			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List endpoints, newest first", Do: s.endpoints,
 			Answers: api.OK(exampleEndpointPage), Query: append([]*api.Param{
 				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
@@ -86,12 +86,12 @@ func (s *endpointServer) endpointOperations() []api.Operation {
 			Problems: []*api.Kind{api.Malformed},
 		},
 		{
-			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: callers.Read,
+			ID: "get-endpoint", Method: "GET", Path: endpointPath, Scope: callers.Read, Link: api.AnyLink,
 			Summary: "Read an endpoint, without its secrets", Do: s.endpoint,
 			Subject: endpointSubject, Answers: one,
 		},
 		{
-			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: callers.Admin, Audit: "endpoint.update",
+			ID: "patch-endpoint", Method: "PATCH", Path: endpointPath, Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.update",
 			Summary: "Change an endpoint; its waiting deliveries follow the change", Do: s.patchEndpoint,
 			Subject: endpointSubject, Query: []*api.Param{dryRun}, Body: examplePatch, Draw: patchSchema, Limit: endpointBytes, Media: mediaPatch, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
@@ -109,13 +109,13 @@ func (s *endpointServer) holdOperations() []api.Operation {
 	one := api.OK(exampleEndpointView)
 	return []api.Operation{
 		{
-			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: callers.Admin, Audit: "endpoint.pause",
+			ID: "pause-endpoint", Method: "POST", Path: endpointPath + "/pause", Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.pause",
 			Summary: "Pause the deliveries to an endpoint", Do: s.pauseEndpoint,
 			Subject: endpointSubject, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: callers.Admin, Audit: "endpoint.resume",
+			ID: "resume-endpoint", Method: "POST", Path: endpointPath + "/resume", Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.resume",
 			Summary: "Resume an endpoint that is paused or disabled, or whose breaker is open", Do: s.resumeEndpoint,
 			Subject: endpointSubject, Answers: one,
 			Problems: []*api.Kind{api.Changed, api.Sealed},
@@ -141,12 +141,18 @@ const mediaPatch = "application/merge-patch+json"
 
 // createEndpoint serves POST /v1/endpoints.
 func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if q.View.Endpoint != "" { // a link for this one endpoint
+		return nil, dispatcher.ErrNoEndpoint
+	}
 	p, err := api.Decode(q, decodeEndpoint)
 	if err != nil {
 		return nil, err
 	}
 	if p.Value != nil {
 		policy, l := s.policyOf(ctx)
+		if l != nil {
+			p.Value.Endpoint = ofLink(p.Value.Endpoint, l.View.Tenant)
+		}
 		p.Wrong = api.JoinErrors(p.Wrong, p.Value.Validate(policy))
 		if l != nil {
 			p.Wrong = api.JoinErrors(p.Wrong, dispatcher.CheckLinkTopics(p.Value.Topics, nil, l.View.Endpoint != ""))
@@ -177,7 +183,7 @@ func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*a
 	if err != nil {
 		return nil, err
 	}
-	w := wireEndpoint(&view)
+	w := outwardEndpoint(q, wireEndpoint(&view))
 	if !created {
 		return api.JSON(http.StatusOK, w)
 	}
@@ -192,7 +198,11 @@ func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*a
 
 // endpoint serves GET /v1/endpoints/{id}.
 func (s *endpointServer) endpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
-	return answerEndpoint(s.Endpoints.Endpoint(ctx, q.ID()))
+	view, err := s.Endpoints.Endpoint(ctx, q.ID())
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, outwardEndpoint(q, wireEndpoint(&view)))
 }
 
 // pauseEndpoint serves POST /v1/endpoints/{id}/pause.
@@ -214,11 +224,22 @@ func (s *endpointServer) resumeEndpoint(ctx context.Context, q *api.Request) (*a
 // endpoints serves GET /v1/endpoints.
 func (s *endpointServer) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.EndpointFilter{Tenants: q.All("tenant"), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View}
-	views, next, err := s.Endpoints.Endpoints(ctx, f)
+	views, next, err := s.listed(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	return api.JSON(http.StatusOK, wire.EndpointPage{Data: api.Convert(views, wireEndpoint), NextCursor: api.NextCursor(next)})
+	views = own(q, views, func(e *dispatcher.EndpointView) (string, dispatcher.Lane) { return e.Tenant, e.Lane() })
+	data := api.Convert(views, func(e *dispatcher.EndpointView) wire.EndpointView { return outwardEndpoint(q, wireEndpoint(e)) })
+	return api.JSON(http.StatusOK, wire.EndpointPage{Data: data, NextCursor: api.NextCursor(next)})
+}
+
+// listed returns a page of endpoints: the only one for a link that is for one.
+func (s *endpointServer) listed(ctx context.Context, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
+	if f.View.Endpoint == "" {
+		return s.Endpoints.Endpoints(ctx, f)
+	}
+	view, err := s.Endpoints.Endpoint(ctx, f.View.Endpoint)
+	return []dispatcher.EndpointView{view}, "", err
 }
 
 // patchEndpoint serves PATCH /v1/endpoints/{id}.
@@ -226,6 +247,9 @@ func (s *endpointServer) patchEndpoint(ctx context.Context, q *api.Request) (*ap
 	p, err := api.Decode(q, decodePatch)
 	if err != nil {
 		return nil, err
+	}
+	if q.Linked() && !p.onlyNames(fieldsOfLink) {
+		return nil, dispatcher.ErrNoEndpoint
 	}
 	policy, l := s.policyOf(ctx)
 	return s.change(ctx, q, func(e, before *dispatcher.Endpoint) (detail string, err error) {
@@ -266,7 +290,7 @@ func (s *endpointServer) change(ctx context.Context, q *api.Request, change func
 	}
 	w := wireEndpoint(&view)
 	w.ReleasedHeaders = view.Released(before)
-	return api.JSON(http.StatusOK, w)
+	return api.JSON(http.StatusOK, outwardEndpoint(q, w))
 }
 
 // namedEndpoint returns the names of headers for the audit, or nothing if there are none.
@@ -284,6 +308,15 @@ func (s *endpointServer) policyOf(ctx context.Context) (dispatcher.Policy, *disp
 		return s.Policy.OfLink(), &c
 	}
 	return s.Policy, nil
+}
+
+// fieldsOfLink are the fields of an endpoint that a link may set.
+var fieldsOfLink = []string{"url", "topics", "description"}
+
+// ofLink returns the endpoint that a link creates from the given one: it has the link's tenant,
+// and no other fields than fieldsOfLink.
+func ofLink(e *dispatcher.Endpoint, tenant string) *dispatcher.Endpoint {
+	return &dispatcher.Endpoint{Tenant: tenant, URL: e.URL, Topics: e.Topics, Description: e.Description, Signature: signer.Standard}
 }
 
 // confirmation is the body of a call to confirm a URL.
@@ -336,11 +369,4 @@ func (s *endpointServer) deleteEndpoint(ctx context.Context, q *api.Request) (*a
 		return nil, err
 	}
 	return api.JSON(http.StatusOK, wire.EndpointDeleted{Cancelled: cancelled})
-}
-
-func answerEndpoint(view dispatcher.EndpointView, err error) (*api.Response, error) {
-	if err != nil {
-		return nil, err
-	}
-	return api.JSON(http.StatusOK, wireEndpoint(&view))
 }

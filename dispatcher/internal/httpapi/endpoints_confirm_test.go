@@ -117,7 +117,7 @@ func TestTheOperatorsListOfTopics(t *testing.T) {
 // asLink makes a call on behalf of a link.
 func asLink(h http.Handler, view dispatcher.View, method, path, body string) *httptest.ResponseRecorder {
 	r := apitest.NewRequest(method, path, body)
-	return apitest.Serve(h, r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7", View: view})))
+	return apitest.Serve(h, r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7", View: view, Manage: true})))
 }
 
 var (

@@ -87,6 +87,11 @@ func (p *patch) fields() string {
 	return strings.Join(names, ", ")
 }
 
+// onlyNames reports whether the patch names none but these fields.
+func (p *patch) onlyNames(fields []string) bool {
+	return len(p.wrong) == 0 && !slices.ContainsFunc(p.steps, func(s step) bool { return !slices.Contains(fields, s.field.Name) })
+}
+
 // names reports whether a path leads into a field that the patch changes.
 func (p *patch) names(path string) bool {
 	for _, s := range p.steps {

@@ -33,14 +33,14 @@ func (s *endpointServer) secretOperations() []api.Operation {
 			Problems: []*api.Kind{api.Sealed},
 		},
 		{
-			ID: "rotate-secret", Method: "POST", Path: endpointPath + "/rotate-secret", Scope: callers.Admin, Audit: "secret.rotate",
+			ID: "rotate-secret", Method: "POST", Path: endpointPath + "/rotate-secret", Scope: callers.Admin, Link: api.ManagingLink, Audit: "secret.rotate",
 			Summary: "Give an endpoint another secret, which the answer holds", Do: s.rotateSecret,
 			Subject: endpointSubject, Body: exampleRotation, Draw: rotationSchema, Limit: rotationBytes, Optional: true,
 			Answers:  api.OK(exampleRotated),
 			Problems: []*api.Kind{api.Changed, api.Sealed},
 		},
 		{
-			ID: "test-endpoint", Method: "POST", Path: endpointPath + "/test", Scope: callers.Admin, Audit: "endpoint.test",
+			ID: "test-endpoint", Method: "POST", Path: endpointPath + "/test", Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.test",
 			Summary: "Send an endpoint a test message and answer what its receiver answered", Do: s.test,
 			Subject: endpointSubject, Answers: api.OK(exampleEndpointTest),
 			Problems: []*api.Kind{api.Busy, api.Sealed},
@@ -100,7 +100,9 @@ func (s *endpointServer) rotateSecret(ctx context.Context, q *api.Request) (*api
 	if len(view.Secrets) == 0 {
 		return nil, fmt.Errorf("rotate secret of %s: %w", view.ID, dispatcher.ErrSealed)
 	}
-	return api.JSON(http.StatusOK, wireRotated(view))
+	w := wireRotated(view)
+	w.EndpointView = outwardEndpoint(q, w.EndpointView)
+	return api.JSON(http.StatusOK, w)
 }
 
 // rotation is the body of a call to rotate a secret.
@@ -183,6 +185,9 @@ func (s *endpointServer) test(ctx context.Context, q *api.Request) (*api.Respons
 	a := api.Attempt(&result.Attempt)
 	if result.Attempt.Verdict != dispatcher.Delivered {
 		a.Outcome = "failed" // a test has no retry, so retry and dead are the same
+	}
+	if q.Linked() {
+		a.Error = outward(a.Error)
 	}
 	return api.JSON(http.StatusOK, wire.EndpointTest{
 		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,

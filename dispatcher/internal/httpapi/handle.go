@@ -15,7 +15,7 @@ func (s *server) handle(o api.Operation) {
 	h := func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*api.ResponseWriter)
 		r.Pattern = pattern
-		k, ok := s.authorised(w, r, o.Scope, o.ID)
+		k, ok := s.authorised(w, r, &o)
 		if !ok {
 			return
 		}
@@ -31,6 +31,9 @@ func (s *server) handle(o api.Operation) {
 		q.View = c.View
 		var answer *api.Response
 		err := q.Check()
+		if err == nil && q.Linked() {
+			err = s.narrow(ctx, q)
+		}
 		if err == nil {
 			s.recordNamed(ctx, q)
 			answer, err = o.Do(ctx, q)
@@ -38,7 +41,11 @@ func (s *server) handle(o api.Operation) {
 		}
 		switch {
 		case err != nil:
-			w.Refuse(s.problem(ctx, err).ForMethod(r.Method))
+			p := s.problem(ctx, err).ForMethod(r.Method)
+			if q.Linked() {
+				p = outwardProblem(p)
+			}
+			w.Refuse(p)
 		case answer != nil:
 			answer.Write(w)
 		}

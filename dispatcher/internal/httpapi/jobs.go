@@ -101,7 +101,7 @@ func (s *jobServer) jobOf(kind dispatcher.JobKind) func(context.Context, *api.Re
 			return nil, err
 		}
 		q.Query = asked.Value.filters
-		f, err := deliveryFilter(ctx, s.Lanes, q)
+		f, err := deliveryFilter(ctx, s.Lanes, q, q.All("destination"))
 		if err != nil {
 			return nil, inBody(err)
 		}

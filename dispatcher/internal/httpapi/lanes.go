@@ -60,7 +60,7 @@ func (s *laneServer) Operations() []api.Operation {
 	one := api.OK(exampleLaneState)
 	return []api.Operation{
 		{
-			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: callers.Read,
+			ID: "list-lanes", Method: "GET", Path: "/v1/lanes", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List lanes, newest first", Do: s.lanes,
 			Query: append([]*api.Param{
 				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
@@ -160,7 +160,14 @@ func (s *laneServer) namedLanes(ctx context.Context, q *api.Request, destination
 	if err != nil {
 		return nil, err
 	}
-	return api.JSON(http.StatusOK, wire.LanePage{Data: api.Convert(states, wireLane)})
+	states = own(q, states, func(l *dispatcher.LaneState) (string, dispatcher.Lane) { return l.Tenant, l.Lane })
+	w := wire.LanePage{Data: api.Convert(states, wireLane)}
+	if q.Linked() {
+		for i := range w.Data {
+			w.Data[i].UID, w.Data[i].By = "", "" // By is an operator
+		}
+	}
+	return api.JSON(http.StatusOK, w)
 }
 
 type (

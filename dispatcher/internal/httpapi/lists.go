@@ -34,6 +34,7 @@ type listServer struct {
 	Attempts  dispatcher.Log
 	Followers Followers
 	Lanes     LaneFinder
+	Endpoints EndpointFinder
 }
 
 // Operations returns the operations of the lists.
@@ -45,7 +46,7 @@ func (s *listServer) Operations() []api.Operation {
 func (s *listServer) listOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read,
+			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List deliveries, newest first, as JSON or CSV", Do: s.deliveries, CSV: true,
 			Answers: api.OK(examplePage), Query: append(append(filterParams(),
 				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.SubjectForm)),
@@ -95,7 +96,11 @@ func filterParams() []*api.Param {
 
 // deliveries serves GET /v1/deliveries.
 func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Response, error) {
-	f, err := deliveryFilter(ctx, s.Lanes, q)
+	destinations, err := ownDestinations(ctx, q, s.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	f, err := deliveryFilter(ctx, s.Lanes, q, destinations)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +114,16 @@ func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Respo
 		if err != nil {
 			return nil, err
 		}
-		w := wire.Page{Data: api.Convert(page.Deliveries, api.Listed), NextCursor: api.NextCursor(page.Next), CompleteSince: wire.Time{Time: page.CompleteSince}}
-		everything := q.View == dispatcher.View{}
-		if everything {
+		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
+		list := own(q, page.Deliveries, func(d *dispatcher.Delivery) (string, dispatcher.Lane) { return d.Tenant, d.ID.Lane })
+		w := wire.Page{Data: api.Convert(list, api.Listed), NextCursor: api.NextCursor(page.Next), CompleteSince: wire.Time{Time: page.CompleteSince}}
+		for i := range w.Data {
+			outwardDelivery(q, &w.Data[i])
+		}
+		if !q.Linked() { // it also counts deliveries of others
 			w.LookedAt = page.LookedAt
 		}
-		short := page.Next != "" && page.Reached != nil && len(page.Deliveries) < limit
-		if short && (everything || f.Order == dispatcher.OrderAccepted) { // another place may belong to another tenant
+		if short && (!q.Linked() || f.Order == dispatcher.OrderAccepted) { // another place may belong to another tenant
 			w.LookedUntil = wire.Time{Time: page.Reached.At}
 		}
 		if q.Prefers(api.MediaCSV) {
@@ -197,13 +205,13 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 	return w
 }
 
-// deliveryFilter parses the parameters of filterParams.
-func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request) (f dispatcher.Filter, err error) {
+// deliveryFilter parses the parameters of filterParams, but for the destinations.
+func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request, destinations []string) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),
 		Topics: q.All("topic"), Tenants: q.All("tenant"), Subjects: q.All("subject"), SubjectLike: q.All("subject_like"),
 		Failed: q.Flag("failed"), Since: q.Time("since"), Until: q.Time("until"), View: q.View,
 	}
-	f.Lanes, err = lanesOf(ctx, finder, q.All("destination"), f.Tenants)
+	f.Lanes, err = lanesOf(ctx, finder, destinations, f.Tenants)
 	return f, err
 }

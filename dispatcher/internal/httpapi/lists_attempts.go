@@ -26,7 +26,7 @@ type Followers interface {
 func (s *listServer) attemptOperations() []api.Operation {
 	return []api.Operation{
 		{
-			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: callers.Read,
+			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List attempts, and ends without one, newest first; or follow them as events", Do: s.attempts,
 			Headers: []*huma.Param{{
 				Name: lastEventID, In: "header", Schema: api.TextSchema,
@@ -58,7 +58,7 @@ func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Respons
 	if err != nil {
 		return nil, err
 	}
-	if q.HTTP.Method == http.MethodGet && q.Prefers(api.MediaEvents) {
+	if q.HTTP.Method == http.MethodGet && q.Prefers(api.MediaEvents) && !q.Linked() { // the pages of links have no stream, and its events are not narrowed
 		return nil, s.followAttempts(ctx, q, f)
 	}
 	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
@@ -66,9 +66,13 @@ func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Respons
 		if err != nil {
 			return nil, err
 		}
+		lines := own(q, page.Lines, func(l *dispatcher.Logged) (string, dispatcher.Lane) { return l.Tenant, l.ID.Lane })
 		w := wire.LoggedPage{
-			Data: api.Convert(page.Lines, func(l *dispatcher.Logged) wire.LoggedAttempt { return logged(q, l) }), NextCursor: api.NextCursor(page.Next), LookedAt: page.LookedAt,
+			Data: api.Convert(lines, func(l *dispatcher.Logged) wire.LoggedAttempt { return logged(q, l) }), NextCursor: api.NextCursor(page.Next),
 			CompleteSince: wire.Time{Time: page.CompleteSince},
+		}
+		if !q.Linked() { // it also counts attempts of others
+			w.LookedAt = page.LookedAt
 		}
 		return api.JSON(http.StatusOK, w)
 	})
@@ -148,6 +152,9 @@ func logged(q *api.Request, l *dispatcher.Logged) wire.LoggedAttempt {
 	if !q.Bodies {
 		w.ResponseExcerpt, w.ResponseBytes = "", len(l.Attempt.Excerpt)
 	}
+	if q.Linked() {
+		w.Address, w.Error = "", outward(w.Error)
+	}
 	return w
 }
 
@@ -157,7 +164,11 @@ func (s *listServer) logFilter(ctx context.Context, q *api.Request) (f dispatche
 		Happenings: api.AsWords[dispatcher.Happening](q.All("outcome")), Statuses: q.Numbers("status_code"), Jobs: jobsOf(q, "job"),
 		Since: q.Time("since"), Until: q.Time("until"), View: q.View,
 	}
-	f.Lanes, err = lanesOf(ctx, s.Lanes, q.All("destination"), f.Tenants)
+	destinations, err := ownDestinations(ctx, q, s.Endpoints)
+	if err != nil {
+		return f, err
+	}
+	f.Lanes, err = lanesOf(ctx, s.Lanes, destinations, f.Tenants)
 	return f, err
 }
 
@@ -191,7 +202,7 @@ func jobsOf(q *api.Request, name string) (all []int64) {
 // jobID returns the id of a job for a caller that may see everything; empty: there is none, or
 // it is hidden.
 func jobID(q *api.Request, number int64) string {
-	if number == 0 || q.View != (dispatcher.View{}) {
+	if number == 0 || q.Linked() {
 		return ""
 	}
 	return (&dispatcher.Job{Number: number}).ID()

@@ -85,7 +85,7 @@ func (s *messageServer) Operations() []api.Operation {
 			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
 		},
 		{
-			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: callers.Read,
+			ID: "get-message", Method: "GET", Path: "/v1/messages/{id}", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "Read a message and its deliveries", Do: s.message,
 			Subject: messageSubject, Answers: api.OK(exampleRecord),
 		},
@@ -95,7 +95,7 @@ func (s *messageServer) Operations() []api.Operation {
 			Subject: messageSubject, Query: []*api.Param{destination}, Answers: api.OK(exampleDeliveries), Problems: []*api.Kind{api.Archived},
 		},
 		{
-			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: callers.Publish, Audit: "message.retry",
+			ID: "retry-message", Method: "POST", Path: "/v1/messages/{id}/retry", Scope: callers.Publish, Link: api.ManagingLink, Audit: "message.retry",
 			Summary: "Attempt a message's deliveries now", Do: s.retry,
 			Subject: messageSubject, Query: []*api.Param{destination, all}, Answers: map[int]any{202: exampleRetried},
 			Problems: []*api.Kind{api.Due, api.InFlight, api.Order, api.Delivered, api.Expired, api.Disabled, api.Deleted, api.Archived},
@@ -115,6 +115,10 @@ func (s *messageServer) message(ctx context.Context, q *api.Request) (*api.Respo
 	if err != nil {
 		return nil, err
 	}
+	view.Deliveries = own(q, view.Deliveries, func(d *dispatcher.Delivery) (string, dispatcher.Lane) { return view.Message.Tenant, d.ID.Lane })
+	if q.Linked() && len(view.Deliveries) == 0 {
+		return nil, dispatcher.ErrNotFound
+	}
 	w := wireMessage(view)
 	switch gone := view.Message.Apart; {
 	case gone != nil && view.Message.Body == nil: // the body is not kept
@@ -129,6 +133,7 @@ func (s *messageServer) message(ctx context.Context, q *api.Request) (*api.Respo
 		if !q.Bodies {
 			api.HideResponses(&w.Deliveries[i], &view.Deliveries[i])
 		}
+		outwardDelivery(q, &w.Deliveries[i])
 	}
 	body, err := w.Append(nil)
 	if err != nil {
@@ -170,10 +175,11 @@ func (s *messageServer) retry(ctx context.Context, q *api.Request) (*api.Respons
 		return nil, elsewhere(q, err)
 	}
 	full := api.Convert(all, wireRetried)
-	if !q.Bodies {
-		for i := range full {
+	for i := range full {
+		if !q.Bodies {
 			api.HideResponses(&full[i].Delivery, &all[i].Delivery)
 		}
+		outwardDelivery(q, &full[i].Delivery)
 	}
 	var list any = full
 	if !q.Reads {
@@ -196,15 +202,16 @@ func (s *messageServer) retry(ctx context.Context, q *api.Request) (*api.Respons
 }
 
 // destination returns the lane of the destination that the URL's query names; empty: it names
-// none.
-func (s *messageServer) destination(ctx context.Context, q *api.Request) (dispatcher.Lane, error) {
-	text := q.One("destination")
-	if text == "" {
-		return "", nil
+// none. A link must name one of its own.
+func (s *messageServer) destination(ctx context.Context, q *api.Request) (lane dispatcher.Lane, err error) {
+	if text := q.One("destination"); text != "" {
+		lane, err = s.MessageLanes.MessageLane(ctx, q.ID(), text)
+		if err := elsewhere(q, err); err != nil {
+			return "", unknownDestination(err)
+		}
 	}
-	lane, err := s.MessageLanes.MessageLane(ctx, q.ID(), text)
-	if err := elsewhere(q, err); err != nil {
-		return "", unknownDestination(err)
+	if q.Linked() && (lane == "" || !q.Owns(q.View.Tenant, lane)) { // the message is its tenant's, see narrow
+		return "", dispatcher.ErrNoDelivery
 	}
 	return lane, nil
 }

@@ -11,7 +11,7 @@ func (s *server) operations() []api.Operation {
 	o := &s.o
 	return slices.Concat(
 		(&messageServer{Publisher: o.Publisher, Messages: o.Messages, MessageLanes: o.MessageLanes, Policy: o.Policy, Single: s.single, Tracer: o.Tracer, Log: s.log}).Operations(),
-		(&listServer{Lists: o.Lists, Dead: o.Dead, Attempts: o.Attempts, Followers: o.Followers, Lanes: o.Lanes}).Operations(),
+		(&listServer{Lists: o.Lists, Dead: o.Dead, Attempts: o.Attempts, Followers: o.Followers, Lanes: o.Lanes, Endpoints: o.Endpoints}).Operations(),
 		(&jobServer{Jobs: o.Jobs, Lanes: o.Lanes}).Operations(),
 		(&takerServer{Takers: o.Takers, Endpoints: o.Endpoints, Lanes: o.Lanes, Tracer: o.Tracer}).Operations(),
 		(&endpointServer{Endpoints: o.Endpoints, Tester: o.Tester, Lanes: o.Lanes, Policy: o.Policy}).Operations(),

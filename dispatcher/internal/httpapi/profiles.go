@@ -43,9 +43,9 @@ type profiles struct {
 
 // routeProfiles routes to the profiles.
 func (s *server) routeProfiles() {
-	p := &profiles{}
+	p, profile := &profiles{}, api.Operation{ID: callProfile, Scope: callers.Admin}
 	h := func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.authorised(w.(*api.ResponseWriter), r, callers.Admin, callProfile); ok {
+		if _, ok := s.authorised(w.(*api.ResponseWriter), r, &profile); ok {
 			p.ServeHTTP(w, r)
 		}
 	}

@@ -7,9 +7,11 @@
 // interfaces.
 //
 // operations.go joins the rows to the list of all operations. handle.go serves each: it
-// checks the key (auth.go), the name in the path, and the parameters of the query. The
-// document at /openapi.json (openapi.go), the rights, the audit (audit.go) and the metrics
-// are made from the same list. The calls about the process itself are in stats.go.
+// checks the caller (auth.go), the name in the path, and the parameters of the query. A row
+// says which keys and which links of merchants may call the operation. linked.go narrows the
+// calls of links to their own data. The document at /openapi.json (openapi.go), the rights of
+// pages (rights.go), the audit (audit.go) and the metrics are made from the same list. The
+// calls about the process itself are in stats.go.
 //
 // A list is a row whose query ends with api.OfPage, and a handler that makes a filter of the
 // parameters. An operation that changes something has a word in the audit.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
@@ -18,6 +19,7 @@ type Operation struct {
 	ID, Method, Path string
 	Summary          string
 	Scope            callers.Scope                    // 0: needs no key
+	Link             LinkRight                        // the links that may call it
 	Subject          *Subject                         // the noun in the path; nil: none
 	Query            []*Param                         // parameters of the query
 	AnyQuery         bool                             // unknown parameters are ignored
@@ -37,6 +39,22 @@ type Operation struct {
 	FastPath         bool                             // one of the POSTs that most requests are: it needs no mux
 
 	Do func(context.Context, *Request) (*Response, error) // nil, nil: it has written the response
+}
+
+// LinkRight says which links of merchants may call an operation. They call it from the pages
+// of this process only, and get nothing but the data of their view.
+type LinkRight uint8
+
+// The rights of links.
+const (
+	NoLink       LinkRight = iota // none
+	AnyLink                       // all, because it changes nothing
+	ManagingLink                  // those that may manage
+)
+
+// ForLink reports whether a link may call the operation. A link without a tenant may call none.
+func (o Operation) ForLink(c dispatcher.Browser) bool {
+	return c.View.Tenant != "" && (o.Link == AnyLink || o.Link == ManagingLink && c.Manage)
 }
 
 // Subject is the noun in a path.

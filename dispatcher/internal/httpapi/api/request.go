@@ -27,17 +27,27 @@ type Request struct {
 	HTTP      *http.Request
 	Writer    *ResponseWriter
 	Operation *Operation
-	Owner     string // identifies the caller's key
-	Reads     bool   // the caller has the scope read
-	Bodies    bool   // and bodies
-	View      dispatcher.View
-	Query     url.Values // of known parameters only
+	Owner     string          // identifies the caller's key
+	Reads     bool            // the caller has the scope read
+	Bodies    bool            // and bodies
+	View      dispatcher.View // of a link; a key sees everything
+	Query     url.Values      // of known parameters only
 
 	Audit    dispatcher.Audit
 	Waiting  *callers.Waiting       // the places of calls that wait
 	Allowed  func(*Request) bool    // whether its key still has its scope
 	recorded *dispatcher.AuditEntry // the call's entry in the audit; nil: none yet
 	Idle     bool                   // it changes nothing, so the audit gets no entry
+}
+
+// Linked reports whether the caller has a link.
+func (q *Request) Linked() bool { return q.View.Tenant != "" }
+
+// Owns reports whether the caller may see what a tenant has in a lane. Queues belong to the
+// operator only.
+func (q *Request) Owns(tenant string, lane dispatcher.Lane) bool {
+	v := q.View
+	return !q.Linked() || tenant == v.Tenant && !lane.IsQueue() && (v.Endpoint == "" || string(lane) == v.Endpoint)
 }
 
 // Wait takes a place among the waiting calls. ctx ends if another caller needs the place. ok

@@ -1,11 +1,11 @@
-package console_test
+package httpapi_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 )
 
 func TestALinksErrorsHaveNoAddress(t *testing.T) {
@@ -32,6 +32,6 @@ func TestALinksErrorsHaveNoAddress(t *testing.T) {
 		"proxy http://10.0.0.9:3128: status 403: it does not allow CONNECT":  "it could not be called; ask the operator",
 		"": "",
 	} {
-		require.Equal(t, want, console.Outward(text))
+		require.Equal(t, want, httpapi.Outward(text))
 	}
 }

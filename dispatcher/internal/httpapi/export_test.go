@@ -1,0 +1,4 @@
+package httpapi
+
+// Outward is for tests.
+var Outward = outward

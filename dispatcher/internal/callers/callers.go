@@ -1,8 +1,7 @@
 // Package callers shares the scarce resources of this process among its callers:
-// connections (Guests), long polls (Waiting), turns to read lists (Turns), tests of
-// endpoints (Places) and log lines (LogRate). Each has its own rule, but all of them
-// count by Identity. So a caller that takes as much as it can get leaves enough to the
-// others.
+// connections (Guests), log lines (LogRate), and with Shares the places of long polls, of
+// lists that are read, and of tests of endpoints. All of them count by Identity. So a
+// caller that takes as much as it can get leaves enough to the others.
 //
 // The HTTP server identifies the caller of a request (Identify) and puts it into the
 // context (With). The handlers then enter the other limits with it.

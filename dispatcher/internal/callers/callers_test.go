@@ -58,7 +58,7 @@ func TestANetworkOfIPv6IsOneCaller(t *testing.T) {
 
 // reader reads lists, one after another, and notes each.
 type reader struct {
-	turns *callers.Turns
+	turns *callers.Shares
 	mu    sync.Mutex // guards began
 	began []string
 }
@@ -68,7 +68,7 @@ func (r *reader) read(t *testing.T, who callers.Identity) (end chan<- struct{}, 
 	ends, errs := make(chan struct{}), make(chan error, 1)
 	ctx := callers.With(t.Context(), who)
 	go func() {
-		leave, err := r.turns.Enter(ctx)
+		_, leave, err := r.turns.Enter(ctx)
 		errs <- err
 		if err != nil {
 			return
@@ -183,14 +183,14 @@ func errOf(failed <-chan error) error {
 func TestOneThatGivesUpHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := callers.NewTurns(2, errFull)
-		one, err := turns.Enter(t.Context())
+		_, one, err := turns.Enter(t.Context())
 		require.NoError(t, err)
-		two, err := turns.Enter(t.Context())
+		_, two, err := turns.Enter(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(callers.With(t.Context(), shop))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := turns.Enter(ctx)
+			_, _, err := turns.Enter(ctx)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -199,7 +199,7 @@ func TestOneThatGivesUpHoldsNoTurn(t *testing.T) {
 		one()
 		two()
 		for range 2 {
-			leave, err := turns.Enter(t.Context())
+			_, leave, err := turns.Enter(t.Context())
 			require.NoError(t, err)
 			defer leave()
 		}
@@ -208,7 +208,10 @@ func TestOneThatGivesUpHoldsNoTurn(t *testing.T) {
 
 func TestTheCallerWithTheMostWaitsLosesItsOldest(t *testing.T) {
 	w := callers.NewWaiting(3)
-	enter := func(who callers.Identity) (context.Context, func(), bool) { return w.Enter(t.Context(), who) }
+	enter := func(who callers.Identity) (context.Context, func(), bool) {
+		held, leave, err := w.Enter(callers.With(t.Context(), who))
+		return held, leave, err == nil
+	}
 	first, leaveFirst, ok := enter(ops)
 	require.True(t, ok)
 	second, _, _ := enter(ops)
@@ -243,21 +246,23 @@ func TestTheCallerWithTheMostWaitsLosesItsOldest(t *testing.T) {
 }
 
 func TestPlacesAreLimitedByRank(t *testing.T) {
-	p := callers.NewPlaces(4, map[callers.Rank]int{callers.Linked: 2, callers.Keyed: 3})
+	p := callers.NewPlaces(4, map[callers.Rank]int{callers.Linked: 2, callers.Keyed: 3}, errFull)
 	var leave func()
 	for i, c := range []struct {
 		who callers.Identity
 		ok  bool
 	}{{merchant, true}, {merchant, true}, {merchant, false}, {ops, true}, {other, true}, {ops, false}} {
-		left, ok := p.Enter(c.who)
-		require.Equal(t, c.ok, ok, i)
-		if ok {
+		_, left, err := p.Enter(callers.With(t.Context(), c.who))
+		require.Equal(t, c.ok, err == nil, i)
+		if c.ok {
 			leave = left
+			continue
 		}
+		require.ErrorIs(t, err, errFull)
 	}
 	leave()
-	_, ok := p.Enter(ops)
-	require.True(t, ok)
+	_, _, err := p.Enter(callers.With(t.Context(), ops))
+	require.NoError(t, err)
 }
 
 func FuzzAddress(f *testing.F) {

@@ -48,7 +48,7 @@ type documentServer struct {
 	files   map[string]documentFile // by their names in URLs
 	names   map[string]string
 	mux     *http.ServeMux
-	turns   *callers.Turns // of searches
+	turns   *callers.Shares // of searches
 }
 
 // documentFile is a style, a script or a picture.
@@ -244,7 +244,7 @@ var errBusy = errors.New("too many searches")
 
 // search serves GET /docs/search, in turns by caller.
 func (s *documentServer) search(w http.ResponseWriter, r *http.Request) {
-	leave, err := s.turns.Enter(callers.With(r.Context(), callers.Address(callers.AddressOf(r))))
+	_, leave, err := s.turns.Enter(callers.With(r.Context(), callers.Address(callers.AddressOf(r))))
 	if err != nil {
 		s.busy(w, r, "Too many searches wait. Try again in a moment.")
 		return

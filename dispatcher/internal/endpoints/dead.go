@@ -9,7 +9,7 @@ import (
 // Dead counts the dead deliveries by destination and reason. It returns ErrListing if too
 // many callers list now.
 func (r *Registry) Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error) {
-	leave, err := r.Lists.Enter(ctx)
+	_, leave, err := r.Lists.Enter(ctx)
 	if err != nil {
 		return dispatcher.DeadPage{}, err
 	}

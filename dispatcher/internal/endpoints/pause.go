@@ -184,7 +184,7 @@ func exists(s dispatcher.LaneState) bool {
 // LaneStates returns the states of the lanes that exist. It returns ErrListing if too
 // many callers list now.
 func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
-	leave, err := r.Lists.Enter(ctx)
+	_, leave, err := r.Lists.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 
 // Lanes returns a page of all lanes. It returns ErrListing if too many callers list now.
 func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
-	leave, err := r.Lists.Enter(ctx)
+	_, leave, err := r.Lists.Enter(ctx)
 	if err != nil {
 		return nil, "", err
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	Log     *slog.Logger
 	Outages *outage.Log
 	Audit   dispatcher.Audit // nil: changes made by Hookladder itself are not recorded
-	Lists   *callers.Turns
+	Lists   *callers.Shares
 
 	LaneReads LaneReads
 	// Read reads a message and its deliveries, or returns ErrNotFound.

@@ -26,7 +26,7 @@ func (r *Registry) OtherTenants(ctx context.Context, destination, tenant string)
 	if err != nil {
 		return dispatcher.OtherTenants{}, err
 	}
-	leave, err := r.Lists.Enter(ctx)
+	_, leave, err := r.Lists.Enter(ctx)
 	if err != nil {
 		return dispatcher.OtherTenants{}, err
 	}

@@ -92,8 +92,8 @@ type Engine struct {
 	diskLog   *outage.Log // it can't write to its disk
 	watching  watching
 	endpoints *endpoints.Registry
-	lists     *callers.Turns  // for callers that read lists
-	tests     *callers.Places // one place for each running test message
+	lists     *callers.Shares // for callers that read lists
+	tests     *callers.Shares // one place for each running test message
 
 	// The stages, in the order of the flow.
 	accepter  *accepter
@@ -150,7 +150,7 @@ func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
 		options: o, deliveries: q.Deliveries, reads: q.Reads, instances: q.Instances, store: q.Store, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),
 		fullLog: outage.New(o.Log, "store full", "store has room again"), diskLog: outage.New(o.Log, "store refuses changes", "store takes changes again"),
-		lists: callers.NewTurns(listsAtOnce, dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach), permits: newPermits(o.MaxInFlight),
+		lists: callers.NewTurns(listsAtOnce, dispatcher.ErrListing), tests: callers.NewPlaces(mostTests, testsEach, dispatcher.ErrBusy), permits: newPermits(o.MaxInFlight),
 		wall: wallClock, rouse: wait.NewSignal(), leases: newLeaseSet(), doubt: wait.NewSignal(),
 		ready: wait.NewSignal(), due: wait.NewSignal(), unseen: wait.NewSignal(),
 		poll: wait.NewSignal(), settled: wait.NewSignal(), stopped: make(chan struct{}),

@@ -43,7 +43,7 @@ func (e *Engine) read(ctx context.Context, id string) (dispatcher.MessageView, e
 // Deliveries returns a page of deliveries. It returns ErrListing if too many callers read
 // lists now.
 func (e *Engine) Deliveries(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
-	leave, err := e.lists.Enter(ctx)
+	_, leave, err := e.lists.Enter(ctx)
 	if err != nil {
 		return dispatcher.Page{}, err
 	}
@@ -75,7 +75,7 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
-	leave, err := e.lists.Enter(ctx)
+	_, leave, err := e.lists.Enter(ctx)
 	if err != nil {
 		return dispatcher.EndedPage{}, err
 	}
@@ -90,7 +90,7 @@ func (e *Engine) Ended(ctx context.Context, name string, f dispatcher.EndedFilte
 
 // Instances returns a page of the instances, with the times at which this one last saw them.
 func (e *Engine) Instances(ctx context.Context, limit int, cursor string) ([]dispatcher.InstanceState, string, error) {
-	leave, err := e.lists.Enter(ctx)
+	_, leave, err := e.lists.Enter(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -206,9 +206,9 @@ func (e *Engine) TestEndpoint(ctx context.Context, name string) (dispatcher.Test
 	if endpoint.Pull {
 		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrPull)
 	}
-	leave, ok := e.tests.Enter(callers.Of(ctx))
-	if !ok {
-		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, dispatcher.ErrBusy)
+	_, leave, err := e.tests.Enter(ctx)
+	if err != nil {
+		return dispatcher.TestResult{}, fmt.Errorf("test endpoint %s: %w", endpoint.ID, err)
 	}
 	defer leave()
 	dest := endpoints.NewDestination(endpoint)

@@ -87,7 +87,7 @@ type server struct {
 	counter   Counter // nil: responses are not counted
 	refusals  refusals
 	fastPath  map[string]http.HandlerFunc // by path: the most frequent POSTs, which need no mux
-	waiting   *callers.Waiting
+	waiting   *callers.Shares
 	allowed   func(*api.Request) bool // stillAllowed
 }
 

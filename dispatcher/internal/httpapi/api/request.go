@@ -34,7 +34,7 @@ type Request struct {
 	Query     url.Values      // of known parameters only
 
 	Audit    dispatcher.Audit
-	Waiting  *callers.Waiting       // the places of calls that wait
+	Waiting  *callers.Shares        // the places of calls that wait
 	Allowed  func(*Request) bool    // whether its key still has its scope
 	recorded *dispatcher.AuditEntry // the call's entry in the audit; nil: none yet
 	Idle     bool                   // it changes nothing, so the audit gets no entry
@@ -53,7 +53,8 @@ func (q *Request) Owns(tenant string, lane dispatcher.Lane) bool {
 // Wait takes a place among the waiting calls. ctx ends if another caller needs the place. ok
 // is false if there is no place.
 func (q *Request) Wait(ctx context.Context) (waits context.Context, leave func(), ok bool) {
-	return q.Waiting.Enter(ctx, q.Writer.Caller)
+	waits, leave, err := q.Waiting.Enter(callers.With(ctx, q.Writer.Caller))
+	return waits, leave, err == nil
 }
 
 // StillAllowed reports whether the caller's key still has its scope, because a key may be

@@ -49,10 +49,10 @@ SHORT       ?=
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test test-short cover docs-check bench-queue chaos release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test test-short cover docs-check bench-queue bench-instructions chaos release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue chaos fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
+.PHONY: help build test test-short cover lint redis needs docs-check bench bench-quick bench-queue bench-instructions chaos fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,10 @@ bench-quick: redis ## the same in a minute: it shows that all works, its figures
 
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
 	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/asynq $(BENCHFLAGS)
+
+bench-instructions: ## count the instructions of Redis' scripts with callgrind, and fail where one is 5 % over its budget
+	@.ci/needs redis-server valgrind
+	$(GO) test -count=1 -tags callgrind -run '^$$' -bench '^BenchmarkInstructions$$' -benchtime 1x ./dispatcher/internal/redisq
 
 chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=single or cluster
 	@.ci/needs redis-server postgres pgbouncer

@@ -141,8 +141,13 @@ type benchRig struct {
 
 func newBenchRig(b *testing.B, lanes, batch int) *benchRig {
 	b.Helper()
+	return newBenchRigOn(b, redistest.Start(b, "auto-aof-rewrite-percentage 0").URL(), lanes, batch)
+}
+
+func newBenchRigOn(b *testing.B, url string, lanes, batch int) *benchRig {
+	b.Helper()
 	r := &benchRig{B: b, batch: batch, store: openTestStore(b, redisq.Options{
-		URL: redistest.Start(b, "auto-aof-rewrite-percentage 0").URL(), Project: "bench",
+		URL: url, Project: "bench",
 		Partitions: 1, LaneMaxInFlight: benchWindow, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})}
 	_, _, err := r.store.Beat(b.Context(), "one", 1)

@@ -22,8 +22,14 @@ local function choose()
   local FEW = 4     -- deliveries of a run that go before other lanes
   local PAGE = 16   -- names that one read behind a run returns
   local READS = 128 -- reads behind runs, at most: 0.2 ms
-  local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'WITHSCORES', 'LIMIT', 0, batch)
-  local few = #due == 2 * batch and FEW or batch
+  local due = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, batch)
+  local few = #due == batch and FEW or batch
+  -- Redis takes longer to write a score than to find it. Mostly all of them are equal: then one is read.
+  local scores, only = NONE, nil
+  if #due > 0 then
+    local ends = call('ZMSCORE', DUE, due[1], due[#due])
+    if ends[1] == ends[2] then only = ends[1] else scores = call('ZMSCORE', DUE, unpack(due)) end
+  end
   local run, run_lane, run_score, reads = 0, nil, nil, 0
   local passed = {} -- lanes with skipped deliveries: later ones have to stay behind these
 
@@ -34,13 +40,16 @@ local function choose()
     return not passed[lane]
   end
 
+  local picked, of_score, prefix = 0, nil, nil -- prefix: of the elements with that score
   local function pick(delivery, score, lane, id)
-    deliveries[#deliveries + 1], owners[#owners + 1] = delivery, lane
+    picked = picked + 1
+    deliveries[picked], owners[picked] = delivery, lane
     if not groups[lane] then
       groups[lane] = {}
       order[#order + 1] = lane
     end
-    elements[#elements + 1] = score_ms(score) .. ':' .. id
+    if score ~= of_score then of_score, prefix = score, score_ms(score) .. ':' end
+    elements[picked] = prefix .. id
   end
 
   -- behind_run returns the rank behind the run, of which the delivery at a rank is one; nil after too many reads. Most
@@ -68,7 +77,7 @@ local function choose()
       reads = reads + 1
       for i = 1, #page, 2 do
         local lane, id = split(page[i])
-        if tonumber(page[i + 1]) > now or #deliveries == batch then return end
+        if tonumber(page[i + 1]) > now or picked == batch then return end
         if fits(page[i + 1], lane) then pick(page[i], page[i + 1], lane, id) end
       end
       rank = rank + #page / 2
@@ -76,18 +85,19 @@ local function choose()
   end
 
   local left_out = {}
-  for i = 1, #due, 2 do
-    local lane, id = split(due[i])
-    if fits(due[i + 1], lane) then
-      pick(due[i], due[i + 1], lane, id)
+  for i, delivery in ipairs(due) do
+    local lane, id = split(delivery)
+    local score = only or scores[i]
+    if fits(score, lane) then
+      pick(delivery, score, lane, id)
     else
       left_out[#left_out + 1] = i
     end
   end
   if #left_out > 0 then take_others(batch) end
   for _, i in ipairs(left_out) do
-    if #deliveries == batch then break end
-    pick(due[i], due[i + 1], split(due[i]))
+    if picked == batch then break end
+    pick(due[i], only or scores[i], split(due[i]))
   end
 end
 choose()
@@ -108,17 +118,19 @@ load_lanes(names)
 local texts = #deliveries > 0 and read_fields(PROGRESS, deliveries) or NONE
 first_write()
 in_chunks('ZREM', DUE, deliveries)
+local scheduled = 0 -- without an attempt
 for i, delivery in ipairs(deliveries) do
   local l = lanes[owners[i]]
-  local id = sub(delivery, #l.name + 2)
-  if ends_with_lane(l, id) then
+  local id = (lane_ends(l) or l.limits.cut) and sub(delivery, #l.name + 2)
+  if id and ends_with_lane(l, id) then
     end_due_with_lane(l, delivery, id, texts[i])
   else
     local list = groups[l.name]
     list[#list + 1] = elements[i]
-    count(waiting_status(texts[i]), -1)
+    if texts[i] then count(waiting_status(texts[i]), -1) else scheduled = scheduled + 1 end
   end
 end
+if scheduled > 0 then count('scheduled', -scheduled) end
 for _, lane in ipairs(order) do
   local l = lanes[lane]
   local n = #groups[lane]

@@ -1,0 +1,163 @@
+//go:build callgrind
+
+package redisq_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher"
+)
+
+// The instructions that Redis executes for one delivery in each script, counted by callgrind. A busy
+// machine changes CPU times by a third, and these by some 2 %. So they can have a budget.
+//
+// The budgets are for Redis 7.0 as Debian ships it. Other versions and compilers have other counts.
+
+// instructionCalls is how many calls of a script one count covers.
+const instructionCalls = 6
+
+// overBudget is how much more than its budget a script may take before the benchmark fails.
+const overBudget = 1.05
+
+// instructionBudgets are thousands of instructions for one delivery, by load and script.
+var instructionBudgets = map[string]map[string]float64{
+	"lanes=1/batch=64":  {"schedule": 86, "move": 35, "claim": 64, "settle": 41, "schedule-leased": 82, "settle-leased": 41},
+	"lanes=64/batch=64": {"schedule": 147, "move": 62, "claim": 68, "settle": 49},
+	"lanes=100/batch=1": {"schedule": 970, "claim": 640, "settle": 570},
+}
+
+func BenchmarkInstructions(b *testing.B) {
+	for _, load := range []struct{ lanes, batch int }{{1, 64}, {64, 64}, {100, 1}} {
+		name := fmt.Sprintf("lanes=%d/batch=%d", load.lanes, load.batch)
+		b.Run(name, func(b *testing.B) {
+			c := startCallgrind(b)
+			c.measure(newBenchRigOn(b, c.url(), load.lanes, load.batch), instructionBudgets[name])
+		})
+	}
+}
+
+// callgrind is a redis-server that runs in it.
+type callgrind struct {
+	*kit.Redis
+	b     *testing.B
+	out   string // the prefix of its files
+	dumps int
+}
+
+func startCallgrind(b *testing.B) *callgrind {
+	b.Helper()
+	valgrind, err := exec.LookPath("valgrind")
+	require.NoError(b, err, "install valgrind")
+	dir := b.TempDir()
+	c := &callgrind{b: b, out: filepath.Join(dir, "callgrind.out")}
+	c.Redis, err = kit.StartRedis(context.Background(), kit.RedisOptions{
+		Dir: dir, Settings: []string{"latency-tracking no", "hz 1", "auto-aof-rewrite-percentage 0", "slowlog-log-slower-than -1"},
+		Start: func(cmd kit.Command) (*kit.Process, error) {
+			program, err := exec.LookPath(cmd.Path)
+			if err != nil {
+				return nil, err
+			}
+			cmd.Args = append([]string{"--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=" + c.out, program}, cmd.Args...)
+			cmd.Path = valgrind
+			return kit.Start(cmd)
+		},
+	})
+	require.NoError(b, err)
+	b.Cleanup(c.Close)
+	return c
+}
+
+// url is its address, with time for calls that take fifty times as long.
+func (c *callgrind) url() string { return c.URL() + "?dial_timeout=1m&read_timeout=5m&write_timeout=5m" }
+
+// measure counts the instructions of each script for one delivery, and compares them with the budgets.
+func (c *callgrind) measure(r *benchRig, budgets map[string]float64) {
+	var batches [][]dispatcher.Entry
+	each := func(act func(k int)) func() {
+		return func() {
+			for k := range instructionCalls {
+				act(k)
+			}
+		}
+	}
+	entries := func(delay time.Duration) {
+		batches = r.entries(delay)[:instructionCalls]
+	}
+	count := func(script string, act func()) {
+		budget, has := budgets[script]
+		if !has {
+			act()
+			return
+		}
+		spent := c.count(act) / 1000 / float64(instructionCalls*r.batch)
+		c.b.Logf("%-16s %6.1f thousand instructions a delivery, budget %.0f", script, spent, budget)
+		if spent > budget*overBudget {
+			c.b.Errorf("%s is over its budget", script)
+		}
+	}
+
+	entries(benchDelay)
+	count("schedule", each(func(k int) { r.schedule(batches[k], 0) }))
+	r.untilDue()
+	count("move", func() {
+		for range (instructionCalls*r.batch + 127) / 128 {
+			r.move()
+		}
+	})
+	var claimed [instructionCalls][]dispatcher.Claimed
+	count("claim", each(func(k int) { claimed[k] = r.claim() }))
+	var outcomes [instructionCalls][]dispatcher.Settlement
+	for k := range claimed {
+		outcomes[k] = r.outcomes(dispatcher.Delivered, claimed[k])
+	}
+	count("settle", each(func(k int) { r.settle(outcomes[k]) }))
+
+	entries(0)
+	count("schedule-leased", each(func(k int) { r.schedule(batches[k], r.batch) }))
+	for k, batch := range batches {
+		outcomes[k] = nil
+		for _, e := range batch {
+			outcomes[k] = append(outcomes[k], outcome(dispatcher.Delivered, dispatcher.DeliveryID{Lane: e.Lanes[0], Message: e.Message.ID}, 1))
+		}
+	}
+	count("settle-leased", each(func(k int) { r.settle(outcomes[k]) }))
+}
+
+// count returns the instructions that Redis executes for act.
+func (c *callgrind) count(act func()) float64 {
+	c.control("--zero")
+	c.control("--instr=on")
+	act()
+	c.control("--instr=off")
+	c.control("--dump")
+	c.dumps++
+	f, err := os.Open(c.out + "." + strconv.Itoa(c.dumps))
+	require.NoError(c.b, err)
+	defer f.Close() //nolint:errcheck // it was read
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if total, is := strings.CutPrefix(lines.Text(), "totals: "); is {
+			n, err := strconv.ParseFloat(total, 64)
+			require.NoError(c.b, err)
+			return n
+		}
+	}
+	require.Fail(c.b, "the dump has no totals", f.Name())
+	return 0
+}
+
+func (c *callgrind) control(args ...string) {
+	out, err := exec.Command("callgrind_control", append(args, strconv.Itoa(c.Process.Pid()))...).CombinedOutput()
+	require.NoError(c.b, err, string(out))
+}

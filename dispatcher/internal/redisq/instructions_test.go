@@ -80,7 +80,9 @@ func startCallgrind(b *testing.B) *callgrind {
 }
 
 // url is its address, with time for calls that take fifty times as long.
-func (c *callgrind) url() string { return c.URL() + "?dial_timeout=1m&read_timeout=5m&write_timeout=5m" }
+func (c *callgrind) url() string {
+	return c.URL() + "?dial_timeout=1m&read_timeout=5m&write_timeout=5m"
+}
 
 // measure counts the instructions of each script for one delivery, and compares them with the budgets.
 func (c *callgrind) measure(r *benchRig, budgets map[string]float64) {

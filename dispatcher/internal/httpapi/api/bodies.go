@@ -163,7 +163,10 @@ func grow(buf *bytes.Buffer, h *Reservation, most int64) (larger *bytes.Buffer, 
 		largeBuffers.Put(larger)
 		return buf, false
 	}
-	larger.Grow(size)
+	if larger.Cap() < size { // its Grow could double it, to more than was taken
+		largeBuffers.Put(larger)
+		larger = bytes.NewBuffer(make([]byte, 0, size))
+	}
 	_, _ = larger.Write(buf.Bytes())
 	Release(buf)
 	return larger, true

@@ -12,8 +12,8 @@ import (
 // the engine calls. Usually one store fills all fields.
 //
 // Every method may be called from several goroutines. After an error that wraps
-// dispatcher.ErrUnavailable it is unknown whether the change was made. Package queuetest has
-// the suite that every store must pass.
+// dispatcher.ErrUnavailable it is unknown whether the change was made. TestQueue of package
+// redisq has the rules.
 type Queue struct {
 	Deliveries Deliveries
 	Reads      Reads

@@ -15,7 +15,6 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -195,7 +194,7 @@ func TestTheEndComesWhateverTheQueueDoes(t *testing.T) {
 // requireNothingLost says that each delivery is in one place.
 func requireNothingLost(t *testing.T, q *testQueue) {
 	t.Helper()
-	setup := stored.Setup{Partitions: q.partitions, LaneMaxInFlight: laneMaxInFlight, Permits: 1024, BreakerWait: breakerWait}
+	setup := redisqtest.Setup{Partitions: q.partitions, LaneMaxInFlight: laneMaxInFlight, Permits: 1024, BreakerWait: breakerWait}
 	for n := range q.partitions { // which the reader compares times with
 		require.NoError(t, q.Set(keys.Tag(project, n)+keys.Clock, strconv.FormatInt(q.now().UnixMicro(), 10)))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -237,7 +236,7 @@ func (r *benchRig) schedule(batch []dispatcher.Entry, lease int) {
 	got, _, err := r.store.Schedule(r.Context(), "one", benchFree, lease, batch)
 	require.NoError(r, err)
 	require.NoError(r, got[len(got)-1].Err)
-	require.Equal(r, lease > 0 && batch[0].Message.Delay == 0, len(rig.Leased(got[len(got)-1])) > 0, "leased")
+	require.Equal(r, lease > 0 && batch[0].Message.Delay == 0, len(redisqtest.Leased(got[len(got)-1])) > 0, "leased")
 }
 
 func (r *benchRig) move() redisqtest.Hint {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -255,7 +254,7 @@ func TestASweepEndsWhereRedisSaysSo(t *testing.T) {
 // a record of 16 KiB.
 func TestDigestsAreReadSomeAtATime(t *testing.T) {
 	const n = 300
-	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, redisqtest.Setup{Partitions: 2, LaneMaxInFlight: 128, Permits: 1024})
 	f.SetClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	store := f.Queue
 	lanes := make([]dispatcher.Lane, 0, 2)
@@ -294,7 +293,7 @@ func TestDigestsAreReadSomeAtATime(t *testing.T) {
 func TestAPageOfLanesReadsFewMoreThanItTells(t *testing.T) {
 	t.Parallel()
 	const partitions, n, limit = 16, 1600, 100
-	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, redisqtest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024})
 	store, now := f.Queue, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var want []dispatcher.Lane
 	publish := func(lane dispatcher.Lane) {

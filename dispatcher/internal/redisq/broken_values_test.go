@@ -13,8 +13,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // All data of lanes that begin with sick may be broken by hand. The data of
@@ -301,7 +301,7 @@ func (r *trap) cure() {
 // newPatient is a trap on a server that several tests use, one after another.
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
-	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(server)(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue}
 	t.Cleanup(func() { require.NoError(t, r.store.Client().FlushAll(context.Background()).Err()) }) // before the store is closed
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -8,12 +8,12 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 func TestMoreGroupsOfDeadThanAPageOrdersComeInSeveralOrders(t *testing.T) {
-	f, options := newTestFixture(t, stored.Setup{Partitions: 4}, redistest.Start(t))
+	f, options := newTestFixture(t, redisqtest.Setup{Partitions: 4}, redistest.Start(t))
 	store := f.Queue
 	want := map[string]bool{}
 	for n := range 4 {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -49,7 +48,7 @@ func TestAPublishWaitsForReplicas(t *testing.T) {
 		require.ErrorIs(t, got[i].Err, dispatcher.ErrUnavailable)
 		require.ErrorContains(t, got[i].Err, "0 of 1 replicas have it")
 	}
-	require.Equal(t, batch[2].Lanes, rig.Leased(got[2]), "whoever holds a lease must know of it")
+	require.Equal(t, batch[2].Lanes, redisqtest.Leased(got[2]), "whoever holds a lease must know of it")
 	require.Equal(t, dispatcher.Conflict, got[3].Result)
 	require.NoError(t, got[3].Err, "where nothing was written there is nothing to wait for")
 
@@ -90,7 +89,7 @@ func TestAPublishWaitsForTheDisk(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.Duplicate, got[0].Result)
 	require.Equal(t, dispatcher.Accepted, got[1].Result)
-	require.Equal(t, []dispatcher.Lane{laneOf(1)}, rig.Leased(got[1]))
+	require.Equal(t, []dispatcher.Lane{laneOf(1)}, redisqtest.Leased(got[1]))
 	for _, s := range got {
 		require.ErrorIs(t, s.Err, dispatcher.ErrUnavailable)
 	}

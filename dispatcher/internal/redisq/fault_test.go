@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -175,7 +174,7 @@ func TestLanesChangeWhenFull(t *testing.T) {
 	limit(1, dispatcher.LaneNormal)
 	got, _, err := store.Schedule(ctx, "one", 0, 0, line)
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Lane{"ep_line"}, rig.Behind(got[3]))
+	require.Equal(t, []dispatcher.Lane{"ep_line"}, redisqtest.Behind(got[3]))
 	require.NoError(t, store.Client().ConfigSet(ctx, "maxmemory", "1").Err())
 
 	for _, entry := range line[:2] {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -49,8 +48,8 @@ func TestAMessageMayGoToMoreLanesThanOneCallTakes(t *testing.T) {
 	require.NoError(t, got[1].Err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
 	require.Equal(t, dispatcher.Duplicate, got[1].Result)
-	require.ElementsMatch(t, lanes, append(rig.Leased(got[0]), rig.Ready(got[0])...))
-	require.Empty(t, rig.Leased(got[1]))
+	require.ElementsMatch(t, lanes, append(redisqtest.Leased(got[0]), redisqtest.Ready(got[0])...))
+	require.Empty(t, redisqtest.Leased(got[1]))
 	rec, err := store.Read(ctx, "m1")
 	require.NoError(t, err)
 	require.Len(t, rec.Deliveries, len(lanes))
@@ -189,7 +188,7 @@ func TestATimeOfARateStaysWhole(t *testing.T) {
 	m := &dispatcher.Message{ID: "m1", Topic: "a.b", Body: []byte("{}"), CreatedAt: time.Now()}
 	got, hints, err := store.Schedule(ctx, "one", 4096, 1, []dispatcher.Entry{{Message: m, Digest: m.Digest(), Lanes: []dispatcher.Lane{lane}}})
 	require.NoError(t, err)
-	require.Equal(t, []dispatcher.Lane{lane}, rig.Leased(got[0]))
+	require.Equal(t, []dispatcher.Lane{lane}, redisqtest.Leased(got[0]))
 	states, err := store.LaneStates(ctx, []dispatcher.Lane{lane})
 	require.NoError(t, err)
 	require.Equal(t, hints[0].Now.Add(interval), states[0].Token)

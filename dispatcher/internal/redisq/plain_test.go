@@ -10,32 +10,30 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // newPlainRig returns a rig, and the tag of its keys.
-func newPlainRig(t *testing.T) (*rig.Rig, string) {
+func newPlainRig(t *testing.T) (*redisqtest.Rig, string) {
 	t.Helper()
 	var project string
-	r := rig.NewRig(t, func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+	r := redisqtest.NewRig(t, func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, options := newTestFixture(t, s, redistest.Start(t))
 		project = options.Project
 		return f
-	}, stored.Setup{Partitions: 1})
+	}, redisqtest.Setup{Partitions: 1})
 	return r, keys.Tag(project, 0)
 }
 
 // settleFirst publishes a message to the lane a for each status, and ends it with that status at once.
-func settleFirst(f *rig.Rig, statuses ...int) {
+func settleFirst(f *redisqtest.Rig, statuses ...int) {
 	f.Helper()
 	for i, status := range statuses {
 		id := fmt.Sprintf("m%d", i)
 		f.Publish("a", id)
-		f.MustSettle(rig.One, rig.Answered(f.MustClaim(rig.One, rig.Named("a", id))[0], dispatcher.Delivered, status))
+		f.MustSettle(redisqtest.One, redisqtest.Answered(f.MustClaim(redisqtest.One, redisqtest.Named("a", id))[0], dispatcher.Delivered, status))
 	}
 }
 
@@ -45,7 +43,7 @@ func TestAFirstSuccessNeedsNoProgressWhateverItsStatus(t *testing.T) {
 	settleFirst(f, statuses...)
 	require.Len(t, f.State().Progress, 1, "503 would round the end to the next ms")
 	for i, status := range statuses {
-		d := f.MustStand(rig.Named("a", fmt.Sprintf("m%d", i)), dispatcher.StatusDelivered)
+		d := f.MustStand(redisqtest.Named("a", fmt.Sprintf("m%d", i)), dispatcher.StatusDelivered)
 		require.Equal(t, []any{status, 1, f.Now.UnixMilli()}, []any{d.LastStatus, d.Attempts, d.Ended.UnixMilli()})
 		require.Equal(t, d.Ended, d.Delivered)
 	}
@@ -55,12 +53,12 @@ func TestAFirstSuccessNeedsNoProgressWhateverItsStatus(t *testing.T) {
 func TestTheStatusOfAFirstSuccessStaysWhenItIsSentAgain(t *testing.T) {
 	f, _ := newPlainRig(t)
 	settleFirst(f, 204)
-	id, ended := rig.Named("a", "m0"), f.Now
+	id, ended := redisqtest.Named("a", "m0"), f.Now
 	f.Pass(time.Second)
 	changes, _, err := f.Resend(f.Ctx, "", []dispatcher.DeliveryID{id})
 	require.NoError(t, err)
 	require.NoError(t, changes[0].Err)
-	f.MustSettle(rig.One, rig.Death(f.MustClaim(rig.One, id)[0], dispatcher.ReasonGone))
+	f.MustSettle(redisqtest.One, redisqtest.Death(f.MustClaim(redisqtest.One, id)[0], dispatcher.ReasonGone))
 	d := f.MustStand(id, dispatcher.StatusDead)
 	require.Equal(t, []any{ended, 204, 1}, []any{d.Delivered, d.History[0].Status, d.History[0].Number})
 }
@@ -108,6 +106,6 @@ func TestEndsOfAnOlderVersionHaveTheirStatus(t *testing.T) {
 		require.NoError(t, f.Queue.Client().ZAdd(f.Ctx, tag+keys.Done, redis.Z{Score: float64(f.Now.UnixMilli()), Member: id}).Err())
 	}
 	require.NoError(t, f.Queue.Client().HSet(f.Ctx, tag+keys.Progress, "a:m0", "1 0 0 202 0 - 0 0").Err())
-	require.Equal(t, 202, f.Inspect(rig.Named("a", "m0")).LastStatus)
-	require.Equal(t, 200, f.Inspect(rig.Named("a", "m1")).LastStatus)
+	require.Equal(t, 202, f.Inspect(redisqtest.Named("a", "m0")).LastStatus)
+	require.Equal(t, 200, f.Inspect(redisqtest.Named("a", "m1")).LastStatus)
 }

@@ -11,21 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest/model"
 )
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	t.Run("redis", func(t *testing.T) { queuetest.Run(t, newTestStores(redistest.Start(t))) })
+	t.Run("redis", func(t *testing.T) { runCases(t, newTestStores(redistest.Start(t))) })
 	t.Run("miniredis", func(t *testing.T) {
 		redistest.Long(t)
-		queuetest.RunFirst(t, newTestStores(redistest.StartMini(t))) // dev runs on it; the rules are the same there
+		runFirstCases(t, newTestStores(redistest.StartMini(t))) // dev runs on it; the rules are the same there
 	})
 }
 
@@ -48,15 +45,15 @@ func TestDeliveriesMakeTheMovesOfTheTable(t *testing.T) {
 }
 
 // newTestStores makes stores on one server.
-func newTestStores(server redistest.Redis) rig.OpenFunc {
-	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+func newTestStores(server redistest.Redis) redisqtest.FixtureFunc {
+	return func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, _ := newTestFixture(t, s, server)
 		return f
 	}
 }
 
-func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (redisqtest.Fixture, redisq.Options) {
+func newTestFixture(t testing.TB, s redisqtest.Setup, server redistest.Redis) (redisqtest.Fixture, redisq.Options) {
 	t.Helper()
 	f, options := redisqtest.NewFixture(t, s, server, openTestStore)
 	f.Cut = func(scripts int, answered bool) redisqtest.Cut {
@@ -67,8 +64,8 @@ func newTestFixture(t testing.TB, s stored.Setup, server redistest.Redis) (redis
 
 // newRealStores makes stores that can go back in time and be full. Their server
 // must have no other work.
-func newRealStores(server redistest.Redis) rig.OpenFunc {
-	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+func newRealStores(server redistest.Redis) redisqtest.FixtureFunc {
+	return func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, options := newTestFixture(t, s, server)
 		client := f.Queue.Client()

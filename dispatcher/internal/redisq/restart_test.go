@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -135,7 +134,7 @@ func fillHeld(ctx context.Context, c redis.UniversalClient, tag string) error {
 func newRestarted(t *testing.T) (*trap, *restarter) {
 	t.Helper()
 	server := redistest.Start(t)
-	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(server)(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	h := &restarter{UniversalClient: r.store.Client(), t: t, server: server, scripts: redisq.SHAs()}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // Redis keeps a small hash as a list, which each look-up walks. With some
 // hundred lanes that costs a script more than all its other work for a lane.
 func TestTheStatesOfLanesAreFoundAtOnce(t *testing.T) {
 	server := redistest.Start(t, "enable-debug-command yes")
-	f := newTestStores(server)(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(server)(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	client := r.store.Client()

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -258,6 +257,6 @@ func TestDigestsAreBytes(t *testing.T) {
 	messages := maps.Clone(r.state().Messages)
 	require.Len(t, messages, 2*len(digests))
 	for id, m := range messages {
-		require.Equal(t, stored.Stored{Whole: true, Lanes: m.Lanes, At: r.now.UnixMilli()}, m, id)
+		require.Equal(t, redisqtest.Stored{Whole: true, Lanes: m.Lanes, At: r.now.UnixMilli()}, m, id)
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -32,7 +31,7 @@ type trap struct {
 
 func newTrap(t testing.TB) *trap {
 	t.Helper()
-	f := newTestStores(redistest.Start(t))(t, stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(redistest.Start(t))(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
 	r := &trap{TB: t, fixture: f, store: f.Queue}
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for _, name := range []string{"one", "two"} {
@@ -93,11 +92,11 @@ func (r *trap) trim() {
 	}
 }
 
-func (r *trap) state() stored.State { return r.fixture.States()[0] }
+func (r *trap) state() redisqtest.State { return r.fixture.States()[0] }
 
 func (r *trap) mustBeSound() {
 	r.Helper()
-	require.Empty(r, r.state().Faults(stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
+	require.Empty(r, r.state().Faults(redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}))
 }
 
 // ended is an outcome of a claim.
@@ -125,10 +124,10 @@ func TestAnExpiryThatIsReadTooEarlyIsKept(t *testing.T) {
 	require.NoError(t, r.store.Client().ZAdd(t.Context(), key, redis.Z{Score: float64(r.now.UnixMilli()), Member: "a:m1"}).Err())
 	require.NoError(t, r.store.Client().ZAdd(t.Context(), r.store.Conn().Tag(0)+keys.Parked, redis.Z{Score: 1, Member: "~expiring"}).Err())
 	r.move()
-	require.Equal(t, stored.PlaceReady, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
+	require.Equal(t, redisqtest.PlaceReady, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
 	r.setClock(e.Message.ExpiresAt)
 	r.move()
-	require.Equal(t, stored.PlaceDead, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
+	require.Equal(t, redisqtest.PlaceDead, r.state().At(dispatcher.DeliveryID{Lane: "a", Message: "m1"}).Place)
 }
 
 // A due time that no clock gives is due. Each hint reports it, so that no instance rests.
@@ -198,7 +197,7 @@ func TestALostRecordStopsNothing(t *testing.T) {
 				require.Zero(t, lane.InFlight+lane.Waiting)
 			}
 			state.Lanes, state.Fenced, state.Reported, state.Now, state.Ends = nil, nil, nil, 0, nil
-			want := stored.NewState()
+			want := redisqtest.NewState()
 			want.Lanes, want.Reported, want.Ends = nil, nil, nil // the counts of ends stay
 			require.Equal(t, want.String(), state.String(), "nothing is left of it")
 		})

@@ -15,8 +15,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // The errors of a real server that can't serve. Each counts as a store that is
@@ -205,7 +205,7 @@ func TestADiskThatDoesNotAnswerInTime(t *testing.T) {
 	got, _, err := store.Schedule(t.Context(), "one", 1024, 1, faultEntries(1, 0))
 	require.NoError(t, err)
 	require.Equal(t, dispatcher.Accepted, got[0].Result)
-	require.Len(t, rig.Leased(got[0]), 1)
+	require.Len(t, redisqtest.Leased(got[0]), 1)
 	require.ErrorIs(t, got[0].Err, dispatcher.ErrUnavailable)
 	require.ErrorContains(t, got[0].Err, "0 of 1 disks have it")
 }

@@ -8,17 +8,17 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // clockDamages are those that a clock of Redis leaves that was ahead for a while.
 var clockDamages = []damage{
 	{"a failed one waits by a clock that was a day ahead", func(p *ward) {
 		p.ahead(25*time.Hour, func() { p.fail("late") })
-	}, "ahead", map[string]stored.Place{"c:late": stored.PlaceDue}},
+	}, "ahead", map[string]redisqtest.Place{"c:late": redisqtest.PlaceDue}},
 	{"a failed one waits by a clock that was two minutes ahead", func(p *ward) {
 		p.ahead(2*time.Minute, func() { p.fail("late") })
-	}, "ahead", map[string]stored.Place{"c:late": stored.PlaceDue}},
+	}, "ahead", map[string]redisqtest.Place{"c:late": redisqtest.PlaceDue}},
 }
 
 // ahead has the clock of Redis jump for a while.

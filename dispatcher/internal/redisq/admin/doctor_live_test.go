@@ -17,8 +17,8 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // traffic is work of all kinds that goes on while a store is examined.
@@ -226,7 +226,7 @@ func TestDoctorDisturbsNobodyWhoWorks(t *testing.T) {
 	state := p.States()[0]
 	for id := range r.accepted {
 		if !r.cancelled[id] {
-			require.Equal(t, stored.PlaceDone, state.At(id).Place, "%s", id)
+			require.Equal(t, redisqtest.PlaceDone, state.At(id).Place, "%s", id)
 		}
 		require.LessOrEqual(t, r.delivered[id], 1, "%s", id)
 	}
@@ -282,7 +282,7 @@ func TestDoctorLosesNothingWhileOthersWorkAndBreakThings(t *testing.T) {
 	state := p.States()[0]
 	for id := range r.accepted {
 		if !r.cancelled[id] {
-			require.Equal(t, stored.PlaceDone, state.At(id).Place, "%s", id)
+			require.Equal(t, redisqtest.PlaceDone, state.At(id).Place, "%s", id)
 		}
 	}
 	t.Logf("broke %d things, found %v; %d deliveries", broken.Load(), found, len(r.accepted))

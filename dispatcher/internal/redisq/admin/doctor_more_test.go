@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -181,7 +180,7 @@ func TestDoctorOfEndpoints(t *testing.T) {
 	out, found := p.examine(true)
 	require.Equal(t, []string{"no_endpoint_work"}, kinds(found))
 	require.Zero(t, out.Fixed, "what waits is not given up")
-	require.Equal(t, stored.PlaceReady, p.States()[0].At(dispatcher.DeliveryID{Lane: e.Lane(), Message: "m1"}).Place)
+	require.Equal(t, redisqtest.PlaceReady, p.States()[0].At(dispatcher.DeliveryID{Lane: e.Lane(), Message: "m1"}).Place)
 
 	_, _, err = p.store.Cancel(t.Context(), "one", []dispatcher.DeliveryID{{Lane: e.Lane(), Message: "m1"}})
 	require.NoError(t, err)

@@ -5,21 +5,21 @@ import (
 	"fmt"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // shelfDamages are of the lists that lanes and tenants have of all their deliveries.
 var shelfDamages = []damage{
-	{"one that its lane does not list", func(p *ward) { p.do("ZREM", p.key("of:a"), "due") }, "unlisted", map[string]stored.Place{"a:due": stored.PlaceDue}},
-	{"a lane that lists nothing", func(p *ward) { p.do("DEL", p.key("of:b")) }, "unlisted", map[string]stored.Place{"b:dead": stored.PlaceDead}},
-	{"one that its lane lists at another time", func(p *ward) { p.do("ZADD", p.key("of:b"), 7, "done") }, "unlisted", map[string]stored.Place{"b:done": stored.PlaceDone}},
+	{"one that its lane does not list", func(p *ward) { p.do("ZREM", p.key("of:a"), "due") }, "unlisted", map[string]redisqtest.Place{"a:due": redisqtest.PlaceDue}},
+	{"a lane that lists nothing", func(p *ward) { p.do("DEL", p.key("of:b")) }, "unlisted", map[string]redisqtest.Place{"b:dead": redisqtest.PlaceDead}},
+	{"one that its lane lists at another time", func(p *ward) { p.do("ZADD", p.key("of:b"), 7, "done") }, "unlisted", map[string]redisqtest.Place{"b:done": redisqtest.PlaceDone}},
 	{"a lane lists what is gone", func(p *ward) { p.do("ZADD", p.key("of:b"), 7, "cut", 8, "nothing") }, "leftover", nil},
 	{"a lane lists what another has", func(p *ward) { p.do("ZADD", p.key("of:b"), 7, "due") }, "leftover", nil},
 
-	{"a lane that its tenant does not list", func(p *ward) { p.tenants(); p.do("DEL", p.key("tenant:"+p.hash())) }, "unlisted", map[string]stored.Place{"u_1:t1": stored.PlaceDue}},
-	{"a lane of which it is not known whose it is", func(p *ward) { p.tenants(); p.do("DEL", p.key("owners")) }, "unlisted", map[string]stored.Place{"u_1:t1": stored.PlaceDue}},
+	{"a lane that its tenant does not list", func(p *ward) { p.tenants(); p.do("DEL", p.key("tenant:"+p.hash())) }, "unlisted", map[string]redisqtest.Place{"u_1:t1": redisqtest.PlaceDue}},
+	{"a lane of which it is not known whose it is", func(p *ward) { p.tenants(); p.do("DEL", p.key("owners")) }, "unlisted", map[string]redisqtest.Place{"u_1:t1": redisqtest.PlaceDue}},
 	{"a lane that is said to be another's", func(p *ward) { p.tenants(); p.do("HSET", p.key("owners"), "u_1", "0123456789abcdef") }, "unlisted", nil},
-	{"one that its tenant's part of a queue does not list", func(p *ward) { p.tenants(); p.do("DEL", p.key("of:q_a~"+p.hash())) }, "unlisted", map[string]stored.Place{"q_a:t1": stored.PlaceDue}},
+	{"one that its tenant's part of a queue does not list", func(p *ward) { p.tenants(); p.do("DEL", p.key("of:q_a~"+p.hash())) }, "unlisted", map[string]redisqtest.Place{"q_a:t1": redisqtest.PlaceDue}},
 	{"one that this lists at another time", func(p *ward) { p.tenants(); p.do("ZADD", p.key("of:q_a~"+p.hash()), 7, "t1") }, "unlisted", nil},
 	{"a tenant lists a lane of which nothing is kept", func(p *ward) { p.tenants(); p.do("ZADD", p.key("tenant:"+p.hash()), 0, "u_x") }, "astray_shelf", nil},
 	{"a tenant lists another's lane", func(p *ward) { p.tenants(); p.do("ZADD", p.key("tenant:"+p.hash()), 0, "a") }, "astray_shelf", nil},
@@ -30,7 +30,7 @@ var shelfDamages = []damage{
 		p.do("ZADD", p.key("of:q_a~0123456789abcdef"), 1767323045000, "t3", 8, "nothing")
 	}, "astray_shelf", nil},
 
-	{"one that its subject does not find", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "s2") }, "unfound", map[string]stored.Place{"u_1:s1": stored.PlaceDue}},
+	{"one that its subject does not find", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "s2") }, "unfound", map[string]redisqtest.Place{"u_1:s1": redisqtest.PlaceDue}},
 	{"no subject finds anything", func(p *ward) { p.subjects(); p.do("DEL", p.key("subjects")) }, "unfound", nil},
 	{"one of many that their subject does not find", func(p *ward) { p.subjects(); p.do("ZREM", p.crowds(), "c3") }, "unfound", nil},
 	{"many that are not there", func(p *ward) { p.subjects(); p.do("DEL", p.crowds()) }, "unfound", nil},

@@ -14,8 +14,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -27,7 +25,7 @@ type ward struct {
 	store  *redisqtest.Raw
 	client redis.UniversalClient
 	tag    string
-	setup  stored.Setup
+	setup  redisqtest.Setup
 	now    time.Time
 	living []string
 	beats  int64
@@ -35,7 +33,7 @@ type ward struct {
 
 func newTestWard(t testing.TB, server redistest.Redis) *ward {
 	t.Helper()
-	p := &ward{TB: t, beats: 1, setup: stored.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	p := &ward{TB: t, beats: 1, setup: redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.Fixture = redisqtest.Stores(server)(t, p.setup)
 	p.store = p.Queue
 	p.client = p.store.Client()
@@ -74,7 +72,7 @@ func (p *ward) schedule(id string, lanes []dispatcher.Lane, lease int, changes .
 	require.NoError(p, err)
 	require.NoError(p, got[0].Err)
 	require.Equal(p, dispatcher.Accepted, got[0].Result)
-	require.Len(p, rig.Leased(got[0]), lease)
+	require.Len(p, redisqtest.Leased(got[0]), lease)
 }
 
 func to(lanes ...dispatcher.Lane) []dispatcher.Lane { return lanes }
@@ -141,7 +139,7 @@ func (p *ward) snapshot() string {
 	p.Helper()
 	state := p.States()[0]
 	for _, found := range state.Found {
-		slices.SortFunc(found, func(a, b stored.Found) int {
+		slices.SortFunc(found, func(a, b redisqtest.Found) int {
 			return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.Holder, b.Holder))
 		})
 	}
@@ -193,77 +191,77 @@ func (p *ward) beat() {
 
 // damages are what a careless hand, or a failover, may do.
 var damages = []damage{
-	{"a due one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "a:due") }, "no_place", map[string]stored.Place{"a:due": stored.PlaceDue}},
-	{"a retrying one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "b:retrying") }, "no_place", map[string]stored.Place{"b:retrying": stored.PlaceDue}},
-	{"a ready one is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:a")) }, "no_place", map[string]stored.Place{"a:r1": stored.PlaceReady}},
-	{"a whole ready list is gone", func(p *ward) { p.do("DEL", p.key("ready:a")) }, "no_place", map[string]stored.Place{"a:r1": stored.PlaceReady, "a:r2": stored.PlaceReady, "a:fan": stored.PlaceReady}},
-	{"a leased one is nowhere", func(p *ward) { p.do("DEL", p.key("leases:one")) }, "no_place", map[string]stored.Place{"b:leased": stored.PlaceReady}},
-	{"a delivered one is nowhere", func(p *ward) { p.do("ZREM", p.key("done"), "b:done") }, "no_place", map[string]stored.Place{"b:done": stored.PlaceReady}},
-	{"a dead one is nowhere", func(p *ward) { p.do("ZREM", p.key("dead"), "b:dead") }, "no_place", map[string]stored.Place{"b:dead": stored.PlaceDead}},
-	{"one that was cancelled is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:a")); p.do("HSET", p.key("marks"), "a:r1", "c") }, "no_place", map[string]stored.Place{"a:r1": stored.PlaceCancelled}},
-	{"the first of a line is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:k")) }, "no_place", map[string]stored.Place{"k:k1": stored.PlaceReady, "k:k2": stored.PlaceBehind}},
-	{"one behind another is nowhere", func(p *ward) { p.do("ZREM", p.line(), "k2") }, "no_place", map[string]stored.Place{"k:k2": stored.PlaceBehind, "k:k3": stored.PlaceBehind}},
-	{"a line is gone", func(p *ward) { p.do("DEL", p.line()) }, "no_line", map[string]stored.Place{"k:k1": stored.PlaceReady, "k:k2": stored.PlaceBehind}},
+	{"a due one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "a:due") }, "no_place", map[string]redisqtest.Place{"a:due": redisqtest.PlaceDue}},
+	{"a retrying one is nowhere", func(p *ward) { p.do("ZREM", p.key("due"), "b:retrying") }, "no_place", map[string]redisqtest.Place{"b:retrying": redisqtest.PlaceDue}},
+	{"a ready one is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:a")) }, "no_place", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceReady}},
+	{"a whole ready list is gone", func(p *ward) { p.do("DEL", p.key("ready:a")) }, "no_place", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceReady, "a:r2": redisqtest.PlaceReady, "a:fan": redisqtest.PlaceReady}},
+	{"a leased one is nowhere", func(p *ward) { p.do("DEL", p.key("leases:one")) }, "no_place", map[string]redisqtest.Place{"b:leased": redisqtest.PlaceReady}},
+	{"a delivered one is nowhere", func(p *ward) { p.do("ZREM", p.key("done"), "b:done") }, "no_place", map[string]redisqtest.Place{"b:done": redisqtest.PlaceReady}},
+	{"a dead one is nowhere", func(p *ward) { p.do("ZREM", p.key("dead"), "b:dead") }, "no_place", map[string]redisqtest.Place{"b:dead": redisqtest.PlaceDead}},
+	{"one that was cancelled is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:a")); p.do("HSET", p.key("marks"), "a:r1", "c") }, "no_place", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceCancelled}},
+	{"the first of a line is nowhere", func(p *ward) { p.do("LPOP", p.key("ready:k")) }, "no_place", map[string]redisqtest.Place{"k:k1": redisqtest.PlaceReady, "k:k2": redisqtest.PlaceBehind}},
+	{"one behind another is nowhere", func(p *ward) { p.do("ZREM", p.line(), "k2") }, "no_place", map[string]redisqtest.Place{"k:k2": redisqtest.PlaceBehind, "k:k3": redisqtest.PlaceBehind}},
+	{"a line is gone", func(p *ward) { p.do("DEL", p.line()) }, "no_line", map[string]redisqtest.Place{"k:k1": redisqtest.PlaceReady, "k:k2": redisqtest.PlaceBehind}},
 
-	{"due and ready", func(p *ward) { p.do("RPUSH", p.key("ready:a"), "1:due") }, "two_places", map[string]stored.Place{"a:due": stored.PlaceDue}},
-	{"ready twice", func(p *ward) { p.do("RPUSH", p.key("ready:a"), "1:r1") }, "two_places", map[string]stored.Place{"a:r1": stored.PlaceReady}},
-	{"leased and ready", func(p *ward) { p.do("LPUSH", p.key("ready:b"), "1:leased") }, "two_places", map[string]stored.Place{"b:leased": stored.PlaceLeased}},
-	{"leased and due", func(p *ward) { p.do("ZADD", p.key("due"), 1, "b:leased") }, "two_places", map[string]stored.Place{"b:leased": stored.PlaceLeased}},
+	{"due and ready", func(p *ward) { p.do("RPUSH", p.key("ready:a"), "1:due") }, "two_places", map[string]redisqtest.Place{"a:due": redisqtest.PlaceDue}},
+	{"ready twice", func(p *ward) { p.do("RPUSH", p.key("ready:a"), "1:r1") }, "two_places", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceReady}},
+	{"leased and ready", func(p *ward) { p.do("LPUSH", p.key("ready:b"), "1:leased") }, "two_places", map[string]redisqtest.Place{"b:leased": redisqtest.PlaceLeased}},
+	{"leased and due", func(p *ward) { p.do("ZADD", p.key("due"), 1, "b:leased") }, "two_places", map[string]redisqtest.Place{"b:leased": redisqtest.PlaceLeased}},
 	{"leased twice", func(p *ward) {
 		p.do("ZADD", p.key("leases:two"), 1, "b:leased")
 		p.do("HSET", p.home("instances"), "two", 1)
-	}, "two_places", map[string]stored.Place{"b:leased": stored.PlaceLeased}},
-	{"delivered and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:done") }, "two_places", map[string]stored.Place{"b:done": stored.PlaceDone}},
-	{"delivered and dead", func(p *ward) { p.do("ZADD", p.key("dead"), 1, "b:done") }, "two_places", map[string]stored.Place{"b:done": stored.PlaceDone}},
+	}, "two_places", map[string]redisqtest.Place{"b:leased": redisqtest.PlaceLeased}},
+	{"delivered and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:done") }, "two_places", map[string]redisqtest.Place{"b:done": redisqtest.PlaceDone}},
+	{"delivered and dead", func(p *ward) { p.do("ZADD", p.key("dead"), 1, "b:done") }, "two_places", map[string]redisqtest.Place{"b:done": redisqtest.PlaceDone}},
 	{"dead with attempts beside its ladder, and ready", func(p *ward) {
 		p.do("HSET", p.key("progress"), "b:dead", "4 1 0 500 0 gone 2 0")
 		p.do("RPUSH", p.key("ready:b"), "1:dead")
-	}, "two_places", map[string]stored.Place{"b:dead": stored.PlaceReady}},
-	{"dead and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:dead") }, "two_places", map[string]stored.Place{"b:dead": stored.PlaceReady}},
-	{"cancelled and due", func(p *ward) { p.do("ZADD", p.key("due"), 1767326645000, "a:gone") }, "two_places", map[string]stored.Place{"a:gone": stored.PlaceDue}},
-	{"behind and ready", func(p *ward) { p.do("RPUSH", p.key("ready:k"), "1:k2") }, "two_places", map[string]stored.Place{"k:k2": stored.PlaceBehind}},
-	{"behind and leased", func(p *ward) { p.do("ZADD", p.key("leases:one"), 1, "k:k3") }, "two_places", map[string]stored.Place{"k:k3": stored.PlaceBehind}},
-	{"delivered and behind", func(p *ward) { p.do("ZADD", p.key("done"), 1, "k:k2") }, "two_places", map[string]stored.Place{"k:k2": stored.PlaceDone}},
+	}, "two_places", map[string]redisqtest.Place{"b:dead": redisqtest.PlaceReady}},
+	{"dead and ready", func(p *ward) { p.do("RPUSH", p.key("ready:b"), "1:dead") }, "two_places", map[string]redisqtest.Place{"b:dead": redisqtest.PlaceReady}},
+	{"cancelled and due", func(p *ward) { p.do("ZADD", p.key("due"), 1767326645000, "a:gone") }, "two_places", map[string]redisqtest.Place{"a:gone": redisqtest.PlaceDue}},
+	{"behind and ready", func(p *ward) { p.do("RPUSH", p.key("ready:k"), "1:k2") }, "two_places", map[string]redisqtest.Place{"k:k2": redisqtest.PlaceBehind}},
+	{"behind and leased", func(p *ward) { p.do("ZADD", p.key("leases:one"), 1, "k:k3") }, "two_places", map[string]redisqtest.Place{"k:k3": redisqtest.PlaceBehind}},
+	{"delivered and behind", func(p *ward) { p.do("ZADD", p.key("done"), 1, "k:k2") }, "two_places", map[string]redisqtest.Place{"k:k2": redisqtest.PlaceDone}},
 
-	{"due without a message", func(p *ward) { p.lose("due") }, "no_record", map[string]stored.Place{"a:due": ""}},
-	{"ready without a message", func(p *ward) { p.lose("r1") }, "no_record", map[string]stored.Place{"a:r1": ""}},
-	{"leased without a message", func(p *ward) { p.lose("leased") }, "no_record", map[string]stored.Place{"b:leased": ""}},
-	{"retrying without a message", func(p *ward) { p.lose("retrying") }, "no_record", map[string]stored.Place{"b:retrying": ""}},
-	{"done without a message", func(p *ward) { p.lose("done") }, "no_record", map[string]stored.Place{"b:done": ""}},
-	{"dead without a message", func(p *ward) { p.lose("dead") }, "no_record", map[string]stored.Place{"b:dead": ""}},
-	{"cancelled without a message", func(p *ward) { p.lose("gone") }, "no_record", map[string]stored.Place{"a:gone": ""}},
-	{"the first of a line without a message", func(p *ward) { p.lose("k1") }, "no_record", map[string]stored.Place{"k:k1": "", "k:k2": stored.PlaceReady}},
-	{"behind without a message", func(p *ward) { p.lose("k2") }, "no_record", map[string]stored.Place{"k:k2": "", "k:k3": stored.PlaceBehind}},
-	{"of several lanes without a message", func(p *ward) { p.lose("fan") }, "no_record", map[string]stored.Place{"a:fan": "", "b:fan": ""}},
-	{"with a digest for a message", func(p *ward) { p.do("HSET", p.key("messages"), "r1", "0123456789abcdef") }, "no_record", map[string]stored.Place{"a:r1": ""}},
+	{"due without a message", func(p *ward) { p.lose("due") }, "no_record", map[string]redisqtest.Place{"a:due": ""}},
+	{"ready without a message", func(p *ward) { p.lose("r1") }, "no_record", map[string]redisqtest.Place{"a:r1": ""}},
+	{"leased without a message", func(p *ward) { p.lose("leased") }, "no_record", map[string]redisqtest.Place{"b:leased": ""}},
+	{"retrying without a message", func(p *ward) { p.lose("retrying") }, "no_record", map[string]redisqtest.Place{"b:retrying": ""}},
+	{"done without a message", func(p *ward) { p.lose("done") }, "no_record", map[string]redisqtest.Place{"b:done": ""}},
+	{"dead without a message", func(p *ward) { p.lose("dead") }, "no_record", map[string]redisqtest.Place{"b:dead": ""}},
+	{"cancelled without a message", func(p *ward) { p.lose("gone") }, "no_record", map[string]redisqtest.Place{"a:gone": ""}},
+	{"the first of a line without a message", func(p *ward) { p.lose("k1") }, "no_record", map[string]redisqtest.Place{"k:k1": "", "k:k2": redisqtest.PlaceReady}},
+	{"behind without a message", func(p *ward) { p.lose("k2") }, "no_record", map[string]redisqtest.Place{"k:k2": "", "k:k3": redisqtest.PlaceBehind}},
+	{"of several lanes without a message", func(p *ward) { p.lose("fan") }, "no_record", map[string]redisqtest.Place{"a:fan": "", "b:fan": ""}},
+	{"with a digest for a message", func(p *ward) { p.do("HSET", p.key("messages"), "r1", "0123456789abcdef") }, "no_record", map[string]redisqtest.Place{"a:r1": ""}},
 
-	{"a list of lanes is gone", func(p *ward) { p.do("DEL", p.key("fan")) }, "not_named", map[string]stored.Place{"a:fan": stored.PlaceReady, "b:fan": stored.PlaceReady}},
-	{"a lane is not named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a -b") }, "not_named", map[string]stored.Place{"b:fan": stored.PlaceReady}},
-	{"a lane without a delivery is named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a b c") }, "no_place", map[string]stored.Place{"c:fan": stored.PlaceReady}},
+	{"a list of lanes is gone", func(p *ward) { p.do("DEL", p.key("fan")) }, "not_named", map[string]redisqtest.Place{"a:fan": redisqtest.PlaceReady, "b:fan": redisqtest.PlaceReady}},
+	{"a lane is not named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a -b") }, "not_named", map[string]redisqtest.Place{"b:fan": redisqtest.PlaceReady}},
+	{"a lane without a delivery is named", func(p *ward) { p.do("HSET", p.key("fan"), "fan", "a b c") }, "no_place", map[string]redisqtest.Place{"c:fan": redisqtest.PlaceReady}},
 	{"attempts of nothing", func(p *ward) { p.do("HSET", p.key("progress"), "a:x", "1 0 0 500 0 - 0 0") }, "leftover", nil},
 	{"a mark of nothing", func(p *ward) { p.do("HSET", p.key("marks"), "a:x", "c") }, "leftover", nil},
 	{"a history of nothing", func(p *ward) { p.do("RPUSH", p.key("history:a:x"), "0 0 ") }, "leftover", nil},
 	{"a list of lanes of nothing", func(p *ward) { p.do("HSET", p.key("fan"), "x", "a b") }, "fan", nil},
-	{"a message without a delivery", func(p *ward) { p.do("HSET", p.key("fan"), "r1", "-a -b"); p.do("LPOP", p.key("ready:a")) }, "no_delivery", map[string]stored.Place{"a:r1": ""}},
+	{"a message without a delivery", func(p *ward) { p.do("HSET", p.key("fan"), "r1", "-a -b"); p.do("LPOP", p.key("ready:a")) }, "no_delivery", map[string]redisqtest.Place{"a:r1": ""}},
 	{"an id that is known for ever", func(p *ward) { p.do("DEL", p.key("seen")) }, "unseen", nil},
 	{"an id to forget that is not known", func(p *ward) { p.do("ZADD", p.key("seen"), 1, "x") }, "seen", nil},
-	{"an id to forget of a message that waits", func(p *ward) { p.do("ZADD", p.key("seen"), 1, "r1") }, "seen", map[string]stored.Place{"a:r1": stored.PlaceReady}},
+	{"an id to forget of a message that waits", func(p *ward) { p.do("ZADD", p.key("seen"), 1, "r1") }, "seen", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceReady}},
 	{"a body of nothing", func(p *ward) { p.do("HSET", p.key("bodies"), "x 0123456789abcdef", "y") }, "body", nil},
-	{"a body whose message is lost", func(p *ward) { p.put("big", to("a"), redisqtest.Bulky); p.lose("big") }, "body", map[string]stored.Place{"a:big": ""}},
+	{"a body whose message is lost", func(p *ward) { p.put("big", to("a"), redisqtest.Bulky); p.lose("big") }, "body", map[string]redisqtest.Place{"a:big": ""}},
 	{"names of no deliveries", func(p *ward) {
 		p.do("ZADD", p.key("due"), 1e13, "nonsense")
 		p.do("RPUSH", p.key("ready:a"), "nonsense")
 		p.do("HSET", p.key("progress"), "nonsense", "x")
 	}, "broken_name", nil},
 
-	{"due and marked as cancelled", func(p *ward) { p.do("HSET", p.key("marks"), "a:due", "c") }, "mark", map[string]stored.Place{"a:due": stored.PlaceCancelled}},
-	{"due and marked as delivered", func(p *ward) { p.do("HSET", p.key("marks"), "b:retrying", "d") }, "mark", map[string]stored.Place{"b:retrying": stored.PlaceDone}},
-	{"behind and marked as cancelled", func(p *ward) { p.do("HSET", p.key("marks"), "k:k2", "c") }, "mark", map[string]stored.Place{"k:k2": stored.PlaceCancelled}},
-	{"delivered and marked", func(p *ward) { p.do("HSET", p.key("marks"), "b:done", "c") }, "mark", map[string]stored.Place{"b:done": stored.PlaceDone}},
-	{"ended at the head of a line", func(p *ward) { p.do("LPOP", p.key("ready:k")); p.do("ZADD", p.key("done"), 1, "k:k1") }, "in_line", map[string]stored.Place{"k:k1": stored.PlaceDone, "k:k2": stored.PlaceReady}},
-	{"ready for a reason", func(p *ward) { p.do("HSET", p.key("progress"), "a:r1", "1 0 0 500 0 gone 0 0") }, "reason", map[string]stored.Place{"a:r1": stored.PlaceReady}},
-	{"in no line", func(p *ward) { p.do("ZREM", p.line(), "k1") }, "no_line", map[string]stored.Place{"k:k1": stored.PlaceBehind, "k:k2": stored.PlaceReady}},
-	{"dead for no reason", func(p *ward) { p.do("HDEL", p.key("progress"), "b:dead") }, "reason", map[string]stored.Place{"b:dead": stored.PlaceDead}},
+	{"due and marked as cancelled", func(p *ward) { p.do("HSET", p.key("marks"), "a:due", "c") }, "mark", map[string]redisqtest.Place{"a:due": redisqtest.PlaceCancelled}},
+	{"due and marked as delivered", func(p *ward) { p.do("HSET", p.key("marks"), "b:retrying", "d") }, "mark", map[string]redisqtest.Place{"b:retrying": redisqtest.PlaceDone}},
+	{"behind and marked as cancelled", func(p *ward) { p.do("HSET", p.key("marks"), "k:k2", "c") }, "mark", map[string]redisqtest.Place{"k:k2": redisqtest.PlaceCancelled}},
+	{"delivered and marked", func(p *ward) { p.do("HSET", p.key("marks"), "b:done", "c") }, "mark", map[string]redisqtest.Place{"b:done": redisqtest.PlaceDone}},
+	{"ended at the head of a line", func(p *ward) { p.do("LPOP", p.key("ready:k")); p.do("ZADD", p.key("done"), 1, "k:k1") }, "in_line", map[string]redisqtest.Place{"k:k1": redisqtest.PlaceDone, "k:k2": redisqtest.PlaceReady}},
+	{"ready for a reason", func(p *ward) { p.do("HSET", p.key("progress"), "a:r1", "1 0 0 500 0 gone 0 0") }, "reason", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceReady}},
+	{"in no line", func(p *ward) { p.do("ZREM", p.line(), "k1") }, "no_line", map[string]redisqtest.Place{"k:k1": redisqtest.PlaceBehind, "k:k2": redisqtest.PlaceReady}},
+	{"dead for no reason", func(p *ward) { p.do("HDEL", p.key("progress"), "b:dead") }, "reason", map[string]redisqtest.Place{"b:dead": redisqtest.PlaceDead}},
 
 	{"too much in flight", func(p *ward) { p.do("HSET", p.key("in"), "b", "9 2") }, "counts", nil},
 	{"too little in flight", func(p *ward) { p.do("HSET", p.key("in"), "b", "0 0") }, "counts", nil},
@@ -288,7 +286,7 @@ var damages = []damage{
 		p.do("HSET", p.key("limits"), "a", fmt.Sprint(p.now.UnixMilli(), " 0 0 0 g"))
 		p.do("HSET", p.key("held"), "a", "g 1 system")
 		p.do("LPOP", p.key("ready:a"))
-	}, "no_place", map[string]stored.Place{"a:r1": stored.PlaceDead}},
+	}, "no_place", map[string]redisqtest.Place{"a:r1": redisqtest.PlaceDead}},
 	{"lines that are not there", func(p *ward) { p.do("HSET", p.key("lane"), "k", "2 0 0 0 0 5 4 0 0") }, "counts", nil},
 
 	{"a lane without its turn", func(p *ward) { p.do("ZREM", p.key("lanes"), "a") }, "stuck", nil},
@@ -300,7 +298,7 @@ var damages = []damage{
 	{"a lane without its name", func(p *ward) { p.do("HDEL", p.key("names"), "a") }, "no_name", nil},
 	{"a lane that nobody would forget", func(p *ward) { p.do("ZREM", p.key("known"), "a") }, "unknown_lane", nil},
 
-	{"leases of nobody", func(p *ward) { p.do("HDEL", p.home("instances"), "one") }, "dead_instance", map[string]stored.Place{"b:leased": stored.PlaceReady}},
+	{"leases of nobody", func(p *ward) { p.do("HDEL", p.home("instances"), "one") }, "dead_instance", map[string]redisqtest.Place{"b:leased": redisqtest.PlaceReady}},
 	{"an instance that never was there", func(p *ward) { p.do("HSET", p.home("about"), "old", "64 1 1.0") }, "unmet_instance", nil},
 	{"an instance that stands still", func(p *ward) { p.do("HSET", p.home("instances"), "old", 7) }, "dead_instance", nil},
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -48,7 +47,7 @@ func BenchmarkFeed(b *testing.B) {
 			list, _, err := store.Claim(ctx, "one", []int{0}, batch, 8192)
 			require.NoError(b, err)
 			for _, c := range list {
-				settled = append(settled, rig.Success(c))
+				settled = append(settled, redisqtest.Success(c))
 			}
 			if claimed = len(list); claimed > 0 && len(settled) >= 2 {
 				_, _, err = store.Settle(ctx, "one", settled)

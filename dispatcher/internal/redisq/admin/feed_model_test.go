@@ -3,7 +3,6 @@ package admin_test
 import (
 	"context"
 	"fmt"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"testing"
 	"time"
 
@@ -12,11 +11,10 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/model"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest/model"
 )
 
 // What is read of the log, step by step, tells what has not finished, whatever
@@ -38,8 +36,8 @@ type follower struct {
 
 // followed makes stores of which a follower reads the log after each step. Nothing is
 // kept for it: it sees all in time.
-func followed(server redistest.Redis) rig.OpenFunc {
-	return func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+func followed(server redistest.Redis) redisqtest.FixtureFunc {
+	return func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, options := redisqtest.NewFixture(t, s, server, redisqtest.Open)
 		raw := f.Queue
@@ -47,7 +45,7 @@ func followed(server redistest.Redis) rig.OpenFunc {
 		require.NoError(t, raw.Client().HSet(context.Background(), keys.Home(options.Project)+keys.Meta, "archive", 1).Err())
 		w := newFollower(t, admin.NewFeed(raw.Bare()))
 		states, lost := f.States, map[string]bool{}
-		f.States = func() []stored.State {
+		f.States = func() []redisqtest.State {
 			now := states()
 			w.follow()
 			w.compare(now, lost)
@@ -113,12 +111,12 @@ func rungs(o *archive.Open) string {
 
 // compare compares what is known as unfinished with what the store has, and both with
 // a walk through the store.
-func (w *follower) compare(states []stored.State, lost map[string]bool) {
+func (w *follower) compare(states []redisqtest.State, lost map[string]bool) {
 	w.Helper()
 	want, messages := map[string]string{}, map[string]bool{}
 	for _, s := range states {
 		for _, id := range s.Deliveries() {
-			if s.At(id).Place.Waits() && s.Marks[id] != stored.MarkDelivered && s.Messages[id.Message].Whole && !lost[id.Message] {
+			if s.At(id).Place.Waits() && s.Marks[id] != redisqtest.MarkDelivered && s.Messages[id.Message].Whole && !lost[id.Message] {
 				p := s.Progress[id]
 				o := archive.Open{Attempts: p.Attempts, Base: p.Base, Beside: p.Beside}
 				if p.Asked > 1 {

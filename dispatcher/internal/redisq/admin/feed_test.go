@@ -12,8 +12,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -69,7 +67,7 @@ func (a *archived) deliver() {
 		}
 		var batch []dispatcher.Settlement
 		for _, c := range claimed {
-			batch = append(batch, rig.Success(c))
+			batch = append(batch, redisqtest.Success(c))
 		}
 		_, _, err = a.store.Settle(context.Background(), "one", batch)
 		require.NoError(a.T, err)
@@ -395,7 +393,7 @@ func TestAnEventHasItsAttempt(t *testing.T) {
 		require.Equal(a.T, attempt, e.Attempt)
 		require.Equal(a.T, a.Now.UnixMilli(), e.At.UnixMilli())
 		folded := archive.Fold([]archive.Part{p}, nil)
-		require.Equal(a.T, stored.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
+		require.Equal(a.T, redisqtest.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
 		require.WithinDuration(a.T, a.Now.Add(5*time.Minute), folded.Open[0].Due, 2*time.Millisecond)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // attemptCases are of the attempts that a job sent, as the log names them.
@@ -46,19 +46,19 @@ var attemptCases = []jobCase{
 		b.Beat("victim")
 		c := b.MustClaim("victim", id)[0]
 		b.Reap("victim")
-		b.Settle("victim", rig.Success(c))
+		b.Settle("victim", redisqtest.Success(c))
 		b.sent(j, "delivered")
-		b.ClaimAll(rig.One) // which ends it
+		b.ClaimAll(redisqtest.One) // which ends it
 
-		other := rig.Named("b", "m1")
+		other := redisqtest.Named("b", "m1")
 		b.Publish("b", "m1")
 		b.Beat("second")
 		early := b.MustClaim("second", other)[0]
 		b.Reap("second")
-		b.MustSettle(rig.One, rig.Failure(b.MustClaim(rig.One, other)[0], time.Hour))
+		b.MustSettle(redisqtest.One, redisqtest.Failure(b.MustClaim(redisqtest.One, other)[0], time.Hour))
 		second, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}})
 		require.Equal(b, 1, b.step(second, dispatcher.StatusRetrying, other).Done)
-		b.Settle("second", rig.Success(early))
+		b.Settle("second", redisqtest.Success(early))
 		b.sent(second)
 	}},
 	{name: "an entry has a few bytes for the jobs of its lines, and without a job none", run: func(b *bench) {
@@ -74,10 +74,10 @@ var attemptCases = []jobCase{
 		b.step(second, dispatcher.StatusDead, ids[2], ids[4])
 		b.Retry(ids[3])
 		batch := make([]dispatcher.Settlement, len(ids))
-		for _, c := range b.ClaimAll(rig.One) {
-			batch[slices.Index(ids, c.ID)] = rig.Success(c)
+		for _, c := range b.ClaimAll(redisqtest.One) {
+			batch[slices.Index(ids, c.ID)] = redisqtest.Success(c)
 		}
-		b.Settle(rig.One, batch...)
+		b.Settle(redisqtest.One, batch...)
 		require.Equal(b, []string{"0 2 1 2 1 2 4 1 2 5 1 1"}, b.jobsOfEntries())
 		require.Len(b, b.ReadLog(dispatcher.LogFilter{Jobs: []int64{1}}, 10), 3)
 		require.Len(b, b.ReadLog(dispatcher.LogFilter{Jobs: []int64{2}}, 10), 2)
@@ -88,12 +88,12 @@ var attemptCases = []jobCase{
 // settleAll settles what may be claimed: some fail and wait for an hour.
 func (b *bench) settleAll(fail ...dispatcher.DeliveryID) {
 	b.Helper()
-	for claimed := b.ClaimAll(rig.One); len(claimed) > 0; claimed = b.ClaimAll(rig.One) {
+	for claimed := b.ClaimAll(redisqtest.One); len(claimed) > 0; claimed = b.ClaimAll(redisqtest.One) {
 		for _, c := range claimed {
 			if slices.Contains(fail, c.ID) {
-				b.MustSettle(rig.One, rig.Failure(c, time.Hour))
+				b.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Hour))
 			} else {
-				b.MustSettle(rig.One, rig.Success(c))
+				b.MustSettle(redisqtest.One, redisqtest.Success(c))
 			}
 		}
 	}

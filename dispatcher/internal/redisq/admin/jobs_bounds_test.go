@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // boundCases are of what jobs are kept from.
@@ -17,30 +16,30 @@ var boundCases = []jobCase{
 	{name: "while all lanes are paused, a job takes nothing", run: func(b *bench) {
 		id := b.die("a", 1)[0]
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
-		b.Limit(dispatcher.AllLanes, rig.Mode(dispatcher.LanePaused))
+		b.Limit(dispatcher.AllLanes, redisqtest.Mode(dispatcher.LanePaused))
 		require.Equal(b, []dispatcher.DeliveryID{id}, b.step(j, dispatcher.StatusDead, id).Full)
 		b.Limit(dispatcher.AllLanes)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, id).Done)
 	}},
-	{name: "an open lane gets none while its probe is in flight", setup: stored.Setup{Breaker: 1}, run: func(b *bench) {
+	{name: "an open lane gets none while its probe is in flight", setup: redisqtest.Setup{Breaker: 1}, run: func(b *bench) {
 		ids := b.die("a", 3)
 		b.Publish("a", "m1")
-		s := rig.Blamed(rig.Silence(b.MustClaim(rig.One, rig.Named("a", "m1"))[0], 0))
+		s := redisqtest.Blamed(redisqtest.Silence(b.MustClaim(redisqtest.One, redisqtest.Named("a", "m1"))[0], 0))
 		s.Verdict, s.Reason = dispatcher.Dead, dispatcher.ReasonExhausted
-		b.MustSettle(rig.One, s)
+		b.MustSettle(redisqtest.One, s)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.Pass(time.Minute)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, ids...).Done)
-		b.MustClaim(rig.One, ids[0])
+		b.MustClaim(redisqtest.One, ids[0])
 		require.Equal(b, ids[1:], b.step(j, dispatcher.StatusDead, ids[1:]...).Full)
 	}},
 	{name: "an ordered lane gets no more than another, though only one of it is ready", run: func(b *bench) {
-		b.Limit(rig.EpOne, rig.Ordered)
-		ids := b.die(rig.EpOne, 70)
+		b.Limit(redisqtest.EpOne, redisqtest.Ordered)
+		ids := b.die(redisqtest.EpOne, 70)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		require.Equal(b, 64, b.step(j, dispatcher.StatusDead, ids...).Done)
 	}},
-	{name: "a lane with a wide window gets more at a time", setup: stored.Setup{LaneMaxInFlight: 32, Permits: 1024}, run: func(b *bench) {
+	{name: "a lane with a wide window gets more at a time", setup: redisqtest.Setup{LaneMaxInFlight: 32, Permits: 1024}, run: func(b *bench) {
 		for range 20 {
 			b.Succeed("a")
 		}
@@ -51,11 +50,11 @@ var boundCases = []jobCase{
 		require.Less(b, done, 90+1)
 	}},
 	{name: "so many failures are named as were asked for", run: func(b *bench) {
-		b.Limit(rig.EpOne)
-		ids := b.die(rig.EpOne, 3)
-		b.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		b.Limit(redisqtest.EpOne)
+		ids := b.die(redisqtest.EpOne, 3)
+		b.Limit(redisqtest.EpOne, redisqtest.Mode(dispatcher.LaneDisabled))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
-		out, err := b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: dispatcher.StatusDead, IDs: ids, Named: 2})
+		out, err := b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: j, Status: dispatcher.StatusDead, IDs: ids, Named: 2})
 		require.NoError(b, err)
 		require.Equal(b, counts(3, 0, 3), out.JobCounts)
 		read, err := b.jobs.Job(b.Ctx, j.Number)
@@ -71,7 +70,7 @@ var boundCases = []jobCase{
 		_, err := b.jobs.Change(b.Ctx, done.Number, func(j *dispatcher.Job) error { j.State = dispatcher.JobDone; return nil })
 		require.NoError(b, err)
 		hide := func(n admin.JobNames) int {
-			n.By, n.Now = rig.One, b.Now
+			n.By, n.Now = redisqtest.One, b.Now
 			changed, err := b.jobs.HideNames(b.Ctx, n)
 			require.NoError(b, err)
 			return changed
@@ -83,7 +82,7 @@ var boundCases = []jobCase{
 		read, err := b.jobs.Job(b.Ctx, running.Number)
 		require.NoError(b, err)
 		require.Equal(b, []any{dispatcher.JobStopped, []string{"other", hash}, true}, []any{read.State, read.Filter.Tenants, read.Forgotten})
-		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: running, Status: dispatcher.StatusDead, IDs: ids})
+		_, err = b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: running, Status: dispatcher.StatusDead, IDs: ids})
 		require.ErrorIs(b, err, dispatcher.ErrJobTurn, "its holder does not go on")
 		read, err = b.jobs.Job(b.Ctx, done.Number)
 		require.NoError(b, err)
@@ -130,7 +129,7 @@ var boundCases = []jobCase{
 	{name: "what is passed by is not counted less when the job comes back", run: func(b *bench) {
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		for _, step := range []dispatcher.JobStep{{Job: j, Skipped: 5, Cursor: "dead 1 a:b"}, {Job: j}, {Job: j, Skipped: 2}} {
-			out, err := b.jobs.Step(b.Ctx, rig.One, step)
+			out, err := b.jobs.Step(b.Ctx, redisqtest.One, step)
 			require.NoError(b, err)
 			require.Equal(b, 5, out.Matched)
 		}
@@ -140,7 +139,7 @@ var boundCases = []jobCase{
 		j := &dispatcher.Job{Kind: dispatcher.JobRetry, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}}
 		at := dispatcher.JobAt{Cursor: fmt.Sprintf("dead %d %s", b.Inspect(ids[0]).Ended.UnixMilli(), ids[0])}
 		b.Retry(ids[0])
-		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, ids[0])[0], dispatcher.ReasonGone))
+		b.MustSettle(redisqtest.One, redisqtest.Death(b.MustClaim(redisqtest.One, ids[0])[0], dispatcher.ReasonGone))
 		page, err := b.jobs.Page(b.Ctx, j, at, nil)
 		require.NoError(b, err)
 		require.Len(b, page.Deliveries, 3)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // endCases are of what became of the deliveries that a job sent.
@@ -21,19 +21,19 @@ var endCases = []jobCase{
 		require.Equal(b, 6, b.ended(j, dispatcher.JobEnds{}))
 		b.Retry(other) // a person's, of no job
 		for range 3 {
-			for _, c := range b.ClaimAll(rig.One) {
+			for _, c := range b.ClaimAll(redisqtest.One) {
 				switch c.ID {
 				case ids[0]:
-					b.MustSettle(rig.One, rig.Success(c))
+					b.MustSettle(redisqtest.One, redisqtest.Success(c))
 				case ids[1]:
-					b.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonExhausted))
+					b.MustSettle(redisqtest.One, redisqtest.Death(c, dispatcher.ReasonExhausted))
 				case ids[2], ids[3]:
-					b.MustSettle(rig.One, rig.Failure(c, time.Hour))
+					b.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Hour))
 				case ids[4]:
 					b.Cancel(c.ID)
-					b.Settle(rig.One, rig.Failure(c, time.Hour))
+					b.Settle(redisqtest.One, redisqtest.Failure(c, time.Hour))
 				case other:
-					b.MustSettle(rig.One, rig.Success(c))
+					b.MustSettle(redisqtest.One, redisqtest.Success(c))
 				}
 			}
 		}
@@ -51,7 +51,7 @@ var endCases = []jobCase{
 		id := b.die("a", 1)[0]
 		first, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.step(first, dispatcher.StatusDead, id)
-		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, id)[0], dispatcher.ReasonExhausted))
+		b.MustSettle(redisqtest.One, redisqtest.Death(b.MustClaim(redisqtest.One, id)[0], dispatcher.ReasonExhausted))
 		b.Pass(time.Second)
 		second, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.step(second, dispatcher.StatusDead, id)
@@ -66,8 +66,8 @@ var endCases = []jobCase{
 		b.Beat("victim")
 		c := b.MustClaim("victim", id)[0]
 		b.Reap("victim")
-		b.Settle("victim", rig.Success(c))
-		b.ClaimAll(rig.Two)
+		b.Settle("victim", redisqtest.Success(c))
+		b.ClaimAll(redisqtest.Two)
 		b.MustStand(id, dispatcher.StatusDelivered)
 		require.Zero(b, b.ended(j, dispatcher.JobEnds{Delivered: 1}))
 	}},

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // overlapCases are of jobs whose deliveries somebody else changes too.
@@ -32,8 +32,8 @@ var overlapCases = []jobCase{
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		require.Equal(b, ids, b.page(j))
 		b.Retry(ids[:20]...)
-		b.MustSettle(rig.One, rig.Success(b.MustClaim(rig.One, ids[0])[0]))
-		b.MustClaim(rig.One, ids[1])
+		b.MustSettle(redisqtest.One, redisqtest.Success(b.MustClaim(redisqtest.One, ids[0])[0]))
+		b.MustClaim(redisqtest.One, ids[1])
 		b.step(j, dispatcher.StatusDead, ids...)
 		read := b.read(j)
 		require.Equal(b, counts(50, 30, 0, 20), read.JobCounts)

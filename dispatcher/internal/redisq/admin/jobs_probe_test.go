@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // probeCases are of jobs that attempt one delivery of each destination first.
@@ -18,15 +18,15 @@ var probeCases = []jobCase{
 		out := b.step(j, dispatcher.StatusRetrying, all...)
 		require.Equal(b, []int{0, 2, 6}, []int{out.Done, out.Probes, len(out.Full)})
 		require.Len(b, b.step(j, dispatcher.StatusRetrying, out.Full...).Full, 6, "nothing is known of them yet")
-		for _, c := range b.ClaimAll(rig.One) {
+		for _, c := range b.ClaimAll(redisqtest.One) {
 			if c.ID == good[0] {
-				b.MustSettle(rig.One, rig.Success(c))
+				b.MustSettle(redisqtest.One, redisqtest.Success(c))
 			} else {
-				b.MustSettle(rig.One, rig.Failure(c, time.Hour))
+				b.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Hour))
 			}
 		}
 		j.Turn++ // another instance goes on
-		_, err := b.jobs.Turn(b.Ctx, rig.Two, j)
+		_, err := b.jobs.Turn(b.Ctx, redisqtest.Two, j)
 		require.NoError(b, err)
 		require.Equal(b, 3, b.step(j, dispatcher.StatusRetrying, out.Full...).Done)
 		b.left(j, 8, 5, map[dispatcher.Left]int{dispatcher.LeftProbe: 3})
@@ -37,15 +37,15 @@ var probeCases = []jobCase{
 		ids := b.fail("a", 3)
 		j := b.probing()
 		b.step(j, dispatcher.StatusRetrying, ids...)
-		probe := b.MustClaim(rig.One, ids[0])[0]
+		probe := b.MustClaim(redisqtest.One, ids[0])[0]
 		b.Publish("a", "new")
-		b.Deliver(rig.Named("a", "new"))
-		b.MustSettle(rig.One, rig.Failure(probe, time.Hour))
+		b.Deliver(redisqtest.Named("a", "new"))
+		b.MustSettle(redisqtest.One, redisqtest.Failure(probe, time.Hour))
 		require.Equal(b, 2, b.step(j, dispatcher.StatusRetrying, ids...).Done)
 	}},
 	{name: "a destination that is paused is left as held", run: func(b *bench) {
 		ids := b.fail("a", 2)
-		b.Limit("a", rig.Mode(dispatcher.LanePaused))
+		b.Limit("a", redisqtest.Mode(dispatcher.LanePaused))
 		j := b.probing()
 		b.step(j, dispatcher.StatusRetrying, ids...)
 		b.left(j, 2, 0, map[dispatcher.Left]int{dispatcher.LeftHeld: 2})
@@ -54,9 +54,9 @@ var probeCases = []jobCase{
 		ids := b.fail("a", 3)
 		other := b.fail("b", 1)
 		b.Publish("a", "m1")
-		s := rig.Blamed(rig.Silence(b.MustClaim(rig.One, rig.Named("a", "m1"))[0], 2*time.Hour))
+		s := redisqtest.Blamed(redisqtest.Silence(b.MustClaim(redisqtest.One, redisqtest.Named("a", "m1"))[0], 2*time.Hour))
 		s.Pause = 2 * time.Hour
-		b.MustSettle(rig.One, s)
+		b.MustSettle(redisqtest.One, s)
 		j := b.probing()
 		out := b.step(j, dispatcher.StatusRetrying, append(ids, other...)...)
 		require.Equal(b, []int{1, 3}, []int{out.Probes, len(out.Full)})
@@ -76,7 +76,7 @@ var probeCases = []jobCase{
 		ids := b.die("a", 3)
 		j, _ := b.start(&dispatcher.Job{Kind: dispatcher.JobRetry, Probe: true})
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, ids...).Probes)
-		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, ids[0])[0], dispatcher.ReasonGone))
+		b.MustSettle(redisqtest.One, redisqtest.Death(b.MustClaim(redisqtest.One, ids[0])[0], dispatcher.ReasonGone))
 		b.step(j, dispatcher.StatusDead, ids...)
 		b.left(j, 3, 1, map[dispatcher.Left]int{dispatcher.LeftProbe: 2})
 	}},

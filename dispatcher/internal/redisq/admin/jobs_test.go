@@ -10,8 +10,6 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -19,7 +17,7 @@ import (
 
 // bench is a store with its jobs.
 type bench struct {
-	*rig.Rig
+	*redisqtest.Rig
 	jobs  *admin.JobStore
 	store *redisqtest.Raw
 }
@@ -27,7 +25,7 @@ type bench struct {
 // jobCase is a case of jobs.
 type jobCase struct {
 	name  string
-	setup stored.Setup
+	setup redisqtest.Setup
 	run   func(b *bench)
 }
 
@@ -46,14 +44,14 @@ func TestJobs(t *testing.T) {
 			for _, c := range on.cases {
 				t.Run(c.name, func(t *testing.T) {
 					var store *redisqtest.Raw
-					open := func(t testing.TB, s stored.Setup) redisqtest.Fixture {
+					open := func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 						f, _ := redisqtest.NewFixture(t, s, on.server, func(t testing.TB, o redisq.Options) *redisqtest.Raw {
 							store = redisqtest.Open(t, o)
 							return store
 						})
 						return f
 					}
-					b := &bench{Rig: rig.NewRig(t, open, c.setup)}
+					b := &bench{Rig: redisqtest.NewRig(t, open, c.setup)}
 					b.jobs, b.store = admin.NewJobStore(store.Queue()), store
 					c.run(b)
 					b.MustBeSound()
@@ -74,9 +72,9 @@ func (b *bench) start(j *dispatcher.Job) (*dispatcher.Job, map[int]dispatcher.Jo
 	if len(j.Filter.Statuses) == 0 {
 		_, j.Filter.Statuses = j.Kind.Statuses()
 	}
-	j.State, j.Turn, j.Holder, j.StartedAt = dispatcher.JobRunning, 1, rig.One, b.Now
+	j.State, j.Turn, j.Holder, j.StartedAt = dispatcher.JobRunning, 1, redisqtest.One, b.Now
 	require.NoError(b, b.jobs.Add(b.Ctx, j))
-	parts, err := b.jobs.Turn(b.Ctx, rig.One, j)
+	parts, err := b.jobs.Turn(b.Ctx, redisqtest.One, j)
 	require.NoError(b, err)
 	return j, parts
 }
@@ -84,7 +82,7 @@ func (b *bench) start(j *dispatcher.Job) (*dispatcher.Job, map[int]dispatcher.Jo
 // page reads all that a job finds in part 0.
 func (b *bench) page(j *dispatcher.Job, skip ...dispatcher.Lane) (ids []dispatcher.DeliveryID) {
 	b.Helper()
-	parts, err := b.jobs.Turn(b.Ctx, rig.One, j)
+	parts, err := b.jobs.Turn(b.Ctx, redisqtest.One, j)
 	require.NoError(b, err)
 	for at, more := (dispatcher.JobAt{Since: parts[0].Since}), true; more; {
 		page, err := b.jobs.Page(b.Ctx, j, at, skip)
@@ -100,7 +98,7 @@ func (b *bench) page(j *dispatcher.Job, skip ...dispatcher.Lane) (ids []dispatch
 // step makes a step that finds deliveries in a status.
 func (b *bench) step(j *dispatcher.Job, of dispatcher.Status, ids ...dispatcher.DeliveryID) dispatcher.JobStepped {
 	b.Helper()
-	out, err := b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: of, IDs: ids, Named: dispatcher.MostFailures})
+	out, err := b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: j, Status: of, IDs: ids, Named: dispatcher.MostFailures})
 	require.NoError(b, err)
 	return out
 }
@@ -155,7 +153,7 @@ var jobCases = []jobCase{
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.step(j, dispatcher.StatusDead, id)
 		b.SetNow(b.Now.Add(-10 * time.Millisecond)) // of a node that took over
-		b.MustSettle(rig.One, rig.Death(b.MustClaim(rig.One, id)[0], dispatcher.ReasonGone))
+		b.MustSettle(redisqtest.One, redisqtest.Death(b.MustClaim(redisqtest.One, id)[0], dispatcher.ReasonGone))
 		require.Empty(b, b.page(j))
 		require.Equal(b, counts(1, 1, 0), b.step(j, dispatcher.StatusDead, id).JobCounts)
 		b.MustStand(id, dispatcher.StatusDead)
@@ -176,13 +174,13 @@ var jobCases = []jobCase{
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		old := *j
 		j.Turn++
-		_, err := b.jobs.Turn(b.Ctx, rig.Two, j)
+		_, err := b.jobs.Turn(b.Ctx, redisqtest.Two, j)
 		require.NoError(b, err)
 		b.MustChangeNothing(func() {
-			_, err := b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: &old, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{id}})
+			_, err := b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: &old, Status: dispatcher.StatusDead, IDs: []dispatcher.DeliveryID{id}})
 			require.ErrorIs(b, err, dispatcher.ErrJobTurn)
 		})
-		_, err = b.jobs.Turn(b.Ctx, rig.One, &old)
+		_, err = b.jobs.Turn(b.Ctx, redisqtest.One, &old)
 		require.ErrorIs(b, err, dispatcher.ErrJobTurn)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, id).Done)
 	}},
@@ -191,37 +189,37 @@ var jobCases = []jobCase{
 		j, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		page, err := b.jobs.Page(b.Ctx, j, dispatcher.JobAt{Since: parts[0].Since}, nil)
 		require.NoError(b, err)
-		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Status: page.Status, IDs: ids[:2], Cursor: page.Cursor, Skipped: 1})
+		_, err = b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: j, Status: page.Status, IDs: ids[:2], Cursor: page.Cursor, Skipped: 1})
 		require.NoError(b, err)
 		b.Pass(time.Hour)
 		j.Turn++
-		after, err := b.jobs.Turn(b.Ctx, rig.Two, j)
+		after, err := b.jobs.Turn(b.Ctx, redisqtest.Two, j)
 		require.NoError(b, err)
 		require.Equal(b, dispatcher.JobPart{JobCounts: counts(3, 2, 0), Since: parts[0].Since, Skipped: 1, Cursor: page.Cursor}, after[0])
-		_, err = b.jobs.Step(b.Ctx, rig.Two, dispatcher.JobStep{Job: j, Ended: true})
+		_, err = b.jobs.Step(b.Ctx, redisqtest.Two, dispatcher.JobStep{Job: j, Ended: true})
 		require.NoError(b, err)
 		j.Turn++
-		after, err = b.jobs.Turn(b.Ctx, rig.Two, j)
+		after, err = b.jobs.Turn(b.Ctx, redisqtest.Two, j)
 		require.NoError(b, err)
 		require.True(b, after[0].Ended)
 		require.Equal(b, counts(2, 2, 0), after[0].JobCounts)
 	}},
 	{name: "a lane gets no more than it works off soon", run: func(b *bench) {
 		ids := b.die("a", 70)
-		b.ClaimAll(rig.One)
+		b.ClaimAll(redisqtest.One)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out := b.step(j, dispatcher.StatusDead, ids...)
 		require.Equal(b, 64, out.Done)
 		require.Equal(b, ids[64:], out.Full)
 		require.Equal(b, counts(64, 64, 0), out.JobCounts)
-		require.Equal(b, 2, len(b.Claim(rig.One, 2)))
+		require.Equal(b, 2, len(b.Claim(redisqtest.One, 2)))
 		require.Equal(b, 2, b.step(j, dispatcher.StatusDead, out.Full...).Done)
 	}},
 	{name: "a paused lane is passed by, and one whose endpoint is disabled is a failure", run: func(b *bench) {
-		b.Limit(rig.EpOne)
-		paused, disabled := b.die("a", 1)[0], b.die(rig.EpOne, 1)[0]
-		b.Limit("a", rig.Mode(dispatcher.LanePaused))
-		b.Limit(rig.EpOne, rig.Mode(dispatcher.LaneDisabled))
+		b.Limit(redisqtest.EpOne)
+		paused, disabled := b.die("a", 1)[0], b.die(redisqtest.EpOne, 1)[0]
+		b.Limit("a", redisqtest.Mode(dispatcher.LanePaused))
+		b.Limit(redisqtest.EpOne, redisqtest.Mode(dispatcher.LaneDisabled))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		out := b.step(j, dispatcher.StatusDead, paused, disabled)
 		require.Equal(b, []dispatcher.DeliveryID{paused}, out.Full)
@@ -232,13 +230,13 @@ var jobCases = []jobCase{
 		require.NoError(b, err)
 		require.Equal(b, []dispatcher.JobFailure{{ID: disabled, Why: dispatcher.LeftDisabled}}, read.Failures)
 	}},
-	{name: "an open lane gets one, the probe, when its time has come", setup: stored.Setup{Breaker: 1}, run: func(b *bench) {
+	{name: "an open lane gets one, the probe, when its time has come", setup: redisqtest.Setup{Breaker: 1}, run: func(b *bench) {
 		ids := b.die("a", 3)
 		b.Publish("a", "m1")
-		c := b.MustClaim(rig.One, rig.Named("a", "m1"))[0]
-		s := rig.Blamed(rig.Silence(c, 0))
+		c := b.MustClaim(redisqtest.One, redisqtest.Named("a", "m1"))[0]
+		s := redisqtest.Blamed(redisqtest.Silence(c, 0))
 		s.Verdict, s.Reason = dispatcher.Dead, dispatcher.ReasonExhausted
-		b.MustSettle(rig.One, s)
+		b.MustSettle(redisqtest.One, s)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		require.Zero(b, b.step(j, dispatcher.StatusDead, ids...).Done)
 		b.Pass(time.Minute)
@@ -249,7 +247,7 @@ var jobCases = []jobCase{
 	}},
 	{name: "a resend takes what was delivered, and keeps when", run: func(b *bench) {
 		b.Succeed("a")
-		id := rig.Named("a", "n00001")
+		id := redisqtest.Named("a", "n00001")
 		at := b.Now
 		b.Pass(time.Second)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}})
@@ -281,13 +279,13 @@ var jobCases = []jobCase{
 	{name: "a page goes on behind names that share a ms, also where the last one is gone", run: func(b *bench) {
 		b.PublishMany("a", 40)
 		var all []dispatcher.Settlement
-		for _, c := range b.ClaimAll(rig.One) {
-			all = append(all, rig.Death(c, dispatcher.ReasonGone))
+		for _, c := range b.ClaimAll(redisqtest.One) {
+			all = append(all, redisqtest.Death(c, dispatcher.ReasonGone))
 		}
-		b.Settle(rig.One, all...)
+		b.Settle(redisqtest.One, all...)
 		for more := true; more; more = false {
-			for _, c := range b.ClaimAll(rig.One) {
-				b.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonGone))
+			for _, c := range b.ClaimAll(redisqtest.One) {
+				b.MustSettle(redisqtest.One, redisqtest.Death(c, dispatcher.ReasonGone))
 			}
 		}
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
@@ -304,33 +302,33 @@ var jobCases = []jobCase{
 		}
 	}},
 	{name: "a purge forgets, and a repeat of the id is a duplicate", run: func(b *bench) {
-		entry := b.Entry("m1", rig.To("a", "b"))
+		entry := b.Entry("m1", redisqtest.To("a", "b"))
 		b.Schedule(entry)
-		for _, c := range b.ClaimAll(rig.One) {
-			b.MustSettle(rig.One, rig.Death(c, dispatcher.ReasonGone))
+		for _, c := range b.ClaimAll(redisqtest.One) {
+			b.MustSettle(redisqtest.One, redisqtest.Death(c, dispatcher.ReasonGone))
 		}
 		j, _ := b.add(dispatcher.JobPurge, dispatcher.Filter{})
 		require.Len(b, b.page(j), 2)
-		out := b.step(j, dispatcher.StatusDead, rig.Named("a", "m1"), rig.Named("a", "unknown"))
+		out := b.step(j, dispatcher.StatusDead, redisqtest.Named("a", "m1"), redisqtest.Named("a", "unknown"))
 		require.Equal(b, counts(2, 1, 0, 1), out.JobCounts)
-		b.MustStand(rig.Named("b", "m1"), dispatcher.StatusDead)
-		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, rig.Named("b", "m1")).Done)
+		b.MustStand(redisqtest.Named("b", "m1"), dispatcher.StatusDead)
+		require.Equal(b, 1, b.step(j, dispatcher.StatusDead, redisqtest.Named("b", "m1")).Done)
 		require.Zero(b, b.Stats().Counts[dispatcher.StatusDead])
 		require.Empty(b, b.Stats().Dead)
 		require.Equal(b, dispatcher.Duplicate, b.Schedule(entry)[0].Result)
-		b.MustClaimNothing(rig.One)
+		b.MustClaimNothing(redisqtest.One)
 	}},
 	{name: "a cancel leaves what was published since, and marks what is in flight", run: func(b *bench) {
 		b.Publish("a", "flying", "ready")
-		c := b.MustClaim(rig.One, rig.Named("a", "flying"))[0]
-		b.Schedule(b.Entry("due", rig.To("a"), rig.Delay(time.Hour)))
+		c := b.MustClaim(redisqtest.One, redisqtest.Named("a", "flying"))[0]
+		b.Schedule(b.Entry("due", redisqtest.To("a"), redisqtest.Delay(time.Hour)))
 		j, _ := b.add(dispatcher.JobCancel, dispatcher.Filter{})
 		b.Pass(time.Millisecond)
 		b.Publish("a", "later")
-		out := b.step(j, "", rig.IDs("a", "flying", "ready", "due", "later")...)
+		out := b.step(j, "", redisqtest.IDs("a", "flying", "ready", "due", "later")...)
 		require.Equal(b, counts(3, 3, 0), out.JobCounts)
 		b.MustStand(c.ID, dispatcher.StatusCancelled)
-		b.MustStand(rig.Named("a", "later"), dispatcher.StatusReady)
+		b.MustStand(redisqtest.Named("a", "later"), dispatcher.StatusReady)
 	}},
 	{name: "a cancel ends what it marked deep in a list, also after it was killed", run: func(b *bench) {
 		const n = 6000
@@ -341,9 +339,9 @@ var jobCases = []jobCase{
 		require.Equal(b, 2, b.step(j, "", deep...).Done)
 		require.Equal(b, int64(n), b.Stats().Counts[dispatcher.StatusReady], "they are only marked, or the case shows nothing")
 		j.Turn++ // of another instance, which does not know what was marked
-		_, err := b.jobs.Turn(b.Ctx, rig.One, j)
+		_, err := b.jobs.Turn(b.Ctx, redisqtest.One, j)
 		require.NoError(b, err)
-		_, err = b.jobs.Step(b.Ctx, rig.One, dispatcher.JobStep{Job: j, Ended: true})
+		_, err = b.jobs.Step(b.Ctx, redisqtest.One, dispatcher.JobStep{Job: j, Ended: true})
 		require.NoError(b, err)
 		require.Equal(b, int64(n-2), b.Stats().Counts[dispatcher.StatusReady])
 		require.Equal(b, int64(2), b.Stats().Counts[dispatcher.StatusCancelled])
@@ -353,7 +351,7 @@ var jobCases = []jobCase{
 		live, names, err := b.jobs.Live(b.Ctx)
 		require.NoError(b, err)
 		require.Len(b, live, 1)
-		require.Contains(b, names, rig.One)
+		require.Contains(b, names, redisqtest.One)
 		calls := 0
 		changed, err := b.jobs.Change(b.Ctx, j.Number, func(now *dispatcher.Job) error {
 			if calls++; calls == 1 {
@@ -389,7 +387,7 @@ var jobCases = []jobCase{
 		require.Len(b, list, 1)
 		require.Empty(b, next)
 	}},
-	{name: "a job of lanes begins only where they lie", setup: stored.Setup{Partitions: 4}, run: func(b *bench) {
+	{name: "a job of lanes begins only where they lie", setup: redisqtest.Setup{Partitions: 4}, run: func(b *bench) {
 		_, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{Lanes: []dispatcher.Lane{"a"}})
 		require.Len(b, parts, 1)
 		_, parts = b.add(dispatcher.JobRetry, dispatcher.Filter{})

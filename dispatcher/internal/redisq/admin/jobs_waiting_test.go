@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/rig"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // waitingCases are of jobs that send what waits for its time.
@@ -15,11 +15,11 @@ var waitingCases = []jobCase{
 	{name: "with a destination it reads only what that one has", run: func(b *bench) { b.sendsWaiting("a") }},
 	{name: "what was accepted since the job began is left, and what is scheduled is sent where it is named", run: func(b *bench) {
 		old := b.fail("a", 1)[0]
-		b.Schedule(b.Entry("later", rig.To("a"), rig.Delay(time.Hour)))
+		b.Schedule(b.Entry("later", redisqtest.To("a"), redisqtest.Delay(time.Hour)))
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying, dispatcher.StatusScheduled}})
 		b.Pass(time.Millisecond)
 		young := b.fail("a", 1)[0]
-		later := rig.Named("a", "later")
+		later := redisqtest.Named("a", "later")
 		require.Equal(b, 1, b.step(j, dispatcher.StatusRetrying, old, young).Done)
 		require.Equal(b, 1, b.step(j, dispatcher.StatusScheduled, later).Done)
 		b.MustStand(young, dispatcher.StatusRetrying)
@@ -28,20 +28,20 @@ var waitingCases = []jobCase{
 	}},
 	{name: "what was accepted by a clock that was ahead is sent and cancelled, though it seems to be accepted since the job began", run: func(b *bench) {
 		b.Pass(25 * time.Hour)
-		b.Schedule(b.Entry("m1", rig.To("a"), rig.Delay(time.Hour)), b.Entry("m2", rig.To("a"), rig.Delay(time.Hour)))
+		b.Schedule(b.Entry("m1", redisqtest.To("a"), redisqtest.Delay(time.Hour)), b.Entry("m2", redisqtest.To("a"), redisqtest.Delay(time.Hour)))
 		b.Pass(-25 * time.Hour)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusScheduled}})
-		require.Equal(b, 1, b.step(j, dispatcher.StatusScheduled, rig.Named("a", "m1")).Done)
-		b.MustStand(rig.Named("a", "m1"), dispatcher.StatusReady)
+		require.Equal(b, 1, b.step(j, dispatcher.StatusScheduled, redisqtest.Named("a", "m1")).Done)
+		b.MustStand(redisqtest.Named("a", "m1"), dispatcher.StatusReady)
 		j, _ = b.add(dispatcher.JobCancel, dispatcher.Filter{})
-		require.Equal(b, 1, b.step(j, "", rig.Named("a", "m2")).Done)
-		b.MustStand(rig.Named("a", "m2"), dispatcher.StatusCancelled)
+		require.Equal(b, 1, b.step(j, "", redisqtest.Named("a", "m2")).Done)
+		b.MustStand(redisqtest.Named("a", "m2"), dispatcher.StatusCancelled)
 	}},
 	{name: "a second job takes over what waits for the first", run: func(b *bench) {
 		id := b.die("a", 1)[0]
 		first, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{})
 		b.step(first, dispatcher.StatusDead, id)
-		b.MustSettle(rig.One, rig.Failure(b.MustClaim(rig.One, id)[0], time.Hour))
+		b.MustSettle(redisqtest.One, redisqtest.Failure(b.MustClaim(redisqtest.One, id)[0], time.Hour))
 		second, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}})
 		require.Equal(b, []dispatcher.DeliveryID{id}, b.page(second))
 		require.Equal(b, 1, b.step(second, dispatcher.StatusRetrying, id).Done)
@@ -52,7 +52,7 @@ var waitingCases = []jobCase{
 	{name: "what waits in a lane that is paused is passed by, and what is not there any more is left", run: func(b *bench) {
 		ids := b.fail("a", 2)
 		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Lanes: []dispatcher.Lane{"a", "a", "b"}})
-		b.Limit("a", rig.Mode(dispatcher.LanePaused))
+		b.Limit("a", redisqtest.Mode(dispatcher.LanePaused))
 		require.Equal(b, ids, b.step(j, dispatcher.StatusRetrying, ids...).Full)
 		require.Empty(b, b.page(j, "a"))
 		b.Limit("a")
@@ -66,7 +66,7 @@ func (b *bench) fail(lane dispatcher.Lane, n int) (ids []dispatcher.DeliveryID) 
 	b.Helper()
 	for range n {
 		c := b.TakeNew(lane)
-		b.MustSettle(rig.One, rig.Failure(c, time.Hour))
+		b.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Hour))
 		ids = append(ids, c.ID)
 		b.Pass(time.Millisecond)
 	}
@@ -77,7 +77,7 @@ func (b *bench) fail(lane dispatcher.Lane, n int) (ids []dispatcher.DeliveryID) 
 func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 	b.Helper()
 	ids := b.fail("a", 70)
-	b.Schedule(b.Entry(b.NewID(), rig.To("a"), rig.Delay(time.Hour)))
+	b.Schedule(b.Entry(b.NewID(), redisqtest.To("a"), redisqtest.Delay(time.Hour)))
 	strangers := b.fail("b", 3)
 	j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Lanes: lanes})
 	want := ids
@@ -89,14 +89,14 @@ func (b *bench) sendsWaiting(lanes ...dispatcher.Lane) {
 	out := b.step(j, dispatcher.StatusRetrying, ids...)
 	require.Equal(b, []int{64, 6}, []int{out.Done, len(out.Full)}, "as many as a lane takes")
 	for sent := 0; sent < 64; {
-		for _, c := range b.ClaimAll(rig.One) {
+		for _, c := range b.ClaimAll(redisqtest.One) {
 			require.True(b, c.Asked)
-			b.MustSettle(rig.One, rig.Failure(c, time.Minute))
+			b.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Minute))
 			sent++
 		}
 	}
 	require.Equal(b, 6, b.step(j, dispatcher.StatusRetrying, out.Full...).Done)
-	b.ClaimAll(rig.One)
+	b.ClaimAll(redisqtest.One)
 	after := b.Inspect(ids[0])
 	require.Equal(b, before.Due, after.Due)
 	require.Equal(b, []int{before.Climbed, before.Attempts + 1}, []int{after.Climbed, after.Attempts}, "it spent no rung")

@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -62,10 +61,10 @@ func lose(t *testing.T, p *redisqtest.Project) lost {
 			require.NoError(t, err)
 			at := state.At(id)
 			switch at.Place {
-			case stored.PlaceDead:
+			case redisqtest.PlaceDead:
 				was.dead = append(was.dead, deadOne(t, s, state, id, record))
 				fallthrough
-			case stored.PlaceDone, stored.PlaceCancelled:
+			case redisqtest.PlaceDone, redisqtest.PlaceCancelled:
 				was.known = append(was.known, archive.Known{ID: id.Message, Digest: dispatcher.Digest([]byte(record[:16])), Lane: id.Lane, Ended: time.UnixMilli(at.At)})
 			}
 		}
@@ -80,7 +79,7 @@ func lose(t *testing.T, p *redisqtest.Project) lost {
 	return was
 }
 
-func deadOne(t *testing.T, s *redisqtest.Raw, state stored.State, id dispatcher.DeliveryID, record string) archive.DeadOne {
+func deadOne(t *testing.T, s *redisqtest.Raw, state redisqtest.State, id dispatcher.DeliveryID, record string) archive.DeadOne {
 	t.Helper()
 	at, progress := state.At(id).At, state.Progress[id]
 	m, head, body := mustSplit(t, id.Message, record)
@@ -166,15 +165,15 @@ func TestWhatIsPutBackIsWhereItWas(t *testing.T) {
 			require.NoError(t, target.Release(context.Background()))
 		}
 		for _, d := range was.dead {
-			require.Equal(t, stored.PlaceDead, stored.Merged(p.States(3)).At(d.ID).Place)
+			require.Equal(t, redisqtest.PlaceDead, redisqtest.Merged(p.States(3)).At(d.ID).Place)
 		}
 	})
 }
 
 // linesOf are the lines of keys, in their order.
-func linesOf(states []stored.State) string {
+func linesOf(states []redisqtest.State) string {
 	var all []string
-	for set, line := range stored.Merged(states).Behind {
+	for set, line := range redisqtest.Merged(states).Behind {
 		var ids []string
 		for _, q := range line {
 			ids = append(ids, q.ID.Message)
@@ -187,7 +186,7 @@ func linesOf(states []stored.State) string {
 
 func mustBeSound(t *testing.T, p *redisqtest.Project, partitions int) {
 	t.Helper()
-	setup := stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
+	setup := redisqtest.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
 	for n, s := range p.States(partitions) {
 		require.Empty(t, s.Faults(setup), "partition %d", n)
 	}

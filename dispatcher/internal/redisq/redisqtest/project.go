@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -80,7 +79,7 @@ func (p *Project) To(partitions int) admin.Repartitioned {
 	return out
 }
 
-func (p *Project) States(partitions int) []stored.State {
+func (p *Project) States(partitions int) []State {
 	p.T.Helper()
 	states := States(p.T, p.Client, p.Options.Project, partitions)
 	for n := range states { // each possible partition has a clock
@@ -95,14 +94,14 @@ func (p *Project) States(partitions int) []stored.State {
 func (p *Project) Content(partitions int) string {
 	p.T.Helper()
 	states := p.States(partitions)
-	setup := stored.Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
+	setup := Setup{Partitions: partitions, LaneMaxInFlight: 128, Permits: 1024, Breaker: 3, BreakerWait: time.Minute}
 	for n, s := range states {
 		require.Empty(p.T, s.Faults(setup), "partition %d of %d", n, partitions)
 		for id := range s.Found {
 			require.Equal(p.T, n, keys.Partition(string(id.Lane), partitions), "%s", id)
 		}
 	}
-	all := stored.Merged(states)
+	all := Merged(states)
 	all.Fanned, all.Reported = nil, nil
 	slices.Sort(all.Fenced)
 	all.Fenced = slices.Compact(all.Fenced)

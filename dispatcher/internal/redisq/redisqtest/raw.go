@@ -1,6 +1,9 @@
 // Package redisqtest has helpers for the tests of the store's packages: a
 // reader of raw keys, a gauge of commands, and example endpoints. The reader
-// uses only the table of keys from the code under test.
+// uses only the table of keys from the code under test. A Rig is an empty store
+// with its clock, and short ways to use it. A State has the place of each delivery,
+// and the records of messages and lanes; State.Faults reports its faults. Package
+// model does random things to a store, and compares it with a model of the rules.
 package redisqtest
 
 import (
@@ -17,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -26,7 +28,7 @@ import (
 type raw struct {
 	t   testing.TB
 	tag string
-	out stored.State
+	out State
 
 	clock    *redis.StringCmd
 	attempts *redis.XMessageSliceCmd
@@ -41,14 +43,14 @@ type raw struct {
 const turnFactor = 1 << 41
 
 // States reads all partitions of a project.
-func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []stored.State {
+func States(t testing.TB, client redis.UniversalClient, project string, partitions int) []State {
 	t.Helper()
 	found := Keys(t, client, project)
 	index := client.HGet(context.Background(), "{"+project+"}:meta", "index").Val()
-	states := make([]stored.State, partitions)
+	states := make([]State, partitions)
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
-		r := &raw{t: t, tag: tag, index: index, out: stored.NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
+		r := &raw{t: t, tag: tag, index: index, out: NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
 			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
 		names := []string{}
 		found = slices.DeleteFunc(found, func(key string) bool {
@@ -165,14 +167,14 @@ func (r *raw) scan(text, format string, into ...any) {
 	}
 }
 
-func (r *raw) found(id dispatcher.DeliveryID, f stored.Found) {
+func (r *raw) found(id dispatcher.DeliveryID, f Found) {
 	r.out.Found[id] = append(r.out.Found[id], f)
 }
 
 func (r *raw) readPlaces() {
-	places := map[string]stored.Place{
-		"due": stored.PlaceDue, "done": stored.PlaceDone,
-		"dead": stored.PlaceDead, "cancelled": stored.PlaceCancelled,
+	places := map[string]Place{
+		"due": PlaceDue, "done": PlaceDone,
+		"dead": PlaceDead, "cancelled": PlaceCancelled,
 	}
 	for name, cmd := range r.zsets {
 		if name == "taken" {
@@ -199,11 +201,11 @@ func (r *raw) readPlaces() {
 		for _, z := range cmd.Val() {
 			id := r.id(z.Member.(string))
 			if leases {
-				place = stored.PlaceLeased
+				place = PlaceLeased
 				r.out.Leases[holder] = append(r.out.Leases[holder], id)
 			}
-			r.found(id, stored.Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
-			if status := math.Round((z.Score - math.Floor(z.Score)) * 1000); place == stored.PlaceDone && status > 0 {
+			r.found(id, Found{Place: place, At: int64(z.Score), Holder: holderOf(leases, holder)})
+			if status := math.Round((z.Score - math.Floor(z.Score)) * 1000); place == PlaceDone && status > 0 {
 				r.out.Plain[id] = int(status)
 			}
 		}
@@ -218,7 +220,7 @@ func (r *raw) readPlaces() {
 			r.scan(due, "%d", &ms)
 			id := dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: message}
 			r.out.Ready[id.Lane] = append(r.out.Ready[id.Lane], id)
-			r.found(id, stored.Found{Place: stored.PlaceReady, At: ms})
+			r.found(id, Found{Place: PlaceReady, At: ms})
 		}
 	}
 }
@@ -230,14 +232,14 @@ func (r *raw) readTaken(taken []redis.Z) {
 	for _, z := range taken {
 		name := z.Member.(string)
 		id := r.id(name)
-		t := stored.Taken{Until: int64(z.Score)}
+		t := Taken{Until: int64(z.Score)}
 		r.whole(tokens[name], "%d %s %s %d", &t.Since, &t.Token, &t.Owner, &t.Attempt)
 		r.out.Taken[id] = t
-		r.found(id, stored.Found{Place: stored.PlaceTaken, At: t.Since, Holder: t.Owner})
+		r.found(id, Found{Place: PlaceTaken, At: t.Since, Holder: t.Owner})
 		delete(tokens, name)
 	}
 	for name, text := range tokens {
-		var t stored.Taken
+		var t Taken
 		r.whole(text, "%d %s %s %d", &t.Since, &t.Token, &t.Owner, &t.Attempt)
 		r.out.Last[r.id(name)] = t
 	}
@@ -256,10 +258,10 @@ func (r *raw) readDeliveries() {
 			var ms int64
 			r.whole(mark, "d%d", &ms)
 		}
-		r.out.Marks[r.id(name)] = stored.Mark(mark[:1])
+		r.out.Marks[r.id(name)] = Mark(mark[:1])
 	}
 	for name, text := range r.hashes["progress"].Val() {
-		var p stored.Progress
+		var p Progress
 		var reason string
 		var job int
 		format := "%d %d %d %d %d %s %d %d"
@@ -302,7 +304,7 @@ func bodyName(field string) string {
 
 func (r *raw) readMessages() {
 	for id, record := range r.hashes["messages"].Val() {
-		m := stored.Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
+		m := Stored{Whole: len(record) > 16, Lanes: map[dispatcher.Lane]bool{}}
 		fan, fanned := r.hashes["fan"].Val()[id]
 		switch {
 		case fanned:

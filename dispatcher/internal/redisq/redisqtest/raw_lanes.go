@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -20,22 +19,22 @@ func (r *raw) readBehind() {
 			continue
 		}
 		lane, key, ok := strings.Cut(rest, ":")
-		if !ok || key != stored.OneLine && (len(key) != 16 || strings.Trim(key, "0123456789abcdef") != "") {
+		if !ok || key != OneLine && (len(key) != 16 || strings.Trim(key, "0123456789abcdef") != "") {
 			r.fault("key %s", r.tag+":"+name)
 		}
-		set := stored.Set{Lane: dispatcher.Lane(lane), Key: key}
+		set := Set{Lane: dispatcher.Lane(lane), Key: key}
 		for i, z := range cmd.Val() {
 			id := dispatcher.DeliveryID{Lane: set.Lane, Message: z.Member.(string)}
-			r.out.Behind[set] = append(r.out.Behind[set], stored.Queued{ID: id, At: int64(z.Score)})
+			r.out.Behind[set] = append(r.out.Behind[set], Queued{ID: id, At: int64(z.Score)})
 			if i > 0 {
-				r.found(id, stored.Found{Place: stored.PlaceBehind, At: int64(z.Score)})
+				r.found(id, Found{Place: PlaceBehind, At: int64(z.Score)})
 			}
 		}
 	}
 }
 
 // at changes the parsed state of a lane.
-func (r *raw) at(name string, change func(*stored.LaneState)) {
+func (r *raw) at(name string, change func(*LaneState)) {
 	l := r.out.Lanes[dispatcher.Lane(name)]
 	change(&l)
 	r.out.Lanes[dispatcher.Lane(name)] = l
@@ -66,10 +65,10 @@ func (r *raw) readLanes() {
 		r.whole(text, "%d", &r.out.Now)
 	}
 	for name, text := range r.hashes["in"].Val() {
-		r.at(name, func(l *stored.LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
+		r.at(name, func(l *LaneState) { r.whole(text, "%d %d", &l.InFlight, &l.Waiting) })
 	}
 	for name, text := range r.hashes["lane"].Val() {
-		r.at(name, func(l *stored.LaneState) {
+		r.at(name, func(l *LaneState) {
 			var opensAt int64
 			text = strings.TrimSuffix(strings.TrimSuffix(text, " s"), " m") // the reason why the lane is left alone
 			if before, away, ok := strings.Cut(text, " e"); ok {
@@ -89,7 +88,7 @@ func (r *raw) readLanes() {
 		})
 	}
 	for name, text := range r.hashes["names"].Val() {
-		r.at(name, func(l *stored.LaneState) { l.Leads = text })
+		r.at(name, func(l *LaneState) { l.Leads = text })
 	}
 }
 
@@ -116,7 +115,7 @@ func (r *raw) readLimits() {
 		var interval int64
 		var ordered int
 		var letter string
-		r.at(name, func(l *stored.LaneState) {
+		r.at(name, func(l *LaneState) {
 			text, l.Limits.Pull = strings.CutSuffix(text, pulled)
 			r.whole(text, "%d %d %d %d %s", &l.Limits.Version, &l.Limits.MaxInFlight, &interval, &ordered, &letter)
 			l.Limited = true
@@ -157,16 +156,16 @@ func (r *raw) readPlacement() {
 	}
 	for _, z := range r.zsets["known"].Val() {
 		name := z.Member.(string)
-		r.at(name, func(l *stored.LaneState) { l.Noted = score("known", name, z.Score) })
+		r.at(name, func(l *LaneState) { l.Noted = score("known", name, z.Score) })
 	}
 	for _, z := range r.zsets["lanes"].Val() {
 		at := int64(z.Score) // a lane of weight 0 that never had a turn is at 0
-		r.at(z.Member.(string), func(l *stored.LaneState) {
+		r.at(z.Member.(string), func(l *LaneState) {
 			l.Listed, l.Weight, l.Turn = true, int(at/turnFactor), at%turnFactor
 		})
 	}
 	for _, z := range r.zsets["pulls"].Val() {
-		r.at(z.Member.(string), func(l *stored.LaneState) { l.Takeable = true })
+		r.at(z.Member.(string), func(l *LaneState) { l.Takeable = true })
 	}
 	for _, z := range r.zsets["parked"].Val() {
 		name := z.Member.(string)
@@ -178,7 +177,7 @@ func (r *raw) readPlacement() {
 			r.out.Expiry = score("parked", name, z.Score)
 			continue
 		}
-		r.at(name, func(l *stored.LaneState) { l.Parked = score("parked", name, z.Score) })
+		r.at(name, func(l *LaneState) { l.Parked = score("parked", name, z.Score) })
 	}
 	for _, z := range r.zsets["fenced"].Val() {
 		r.out.Fenced = append(r.out.Fenced, z.Member.(string))

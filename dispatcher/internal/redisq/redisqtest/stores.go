@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/queuetest/stored"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -49,7 +48,7 @@ type Fixture struct {
 	// SetClock sets the time of every partition, in steps of a microsecond.
 	SetClock func(now time.Time)
 	// States reads the whole state, partition by partition.
-	States func() []stored.State
+	States func() []State
 	// Lose deletes only the record of a message, as a mistake of an operator
 	// could.
 	Lose func(message string)
@@ -76,8 +75,8 @@ type Cut struct {
 }
 
 // Stores returns a function that makes stores on one server.
-func Stores(server Server) func(t testing.TB, s stored.Setup) Fixture {
-	return func(t testing.TB, s stored.Setup) Fixture {
+func Stores(server Server) func(t testing.TB, s Setup) Fixture {
+	return func(t testing.TB, s Setup) Fixture {
 		t.Helper()
 		f, _ := NewFixture(t, s, server, Open)
 		return f
@@ -86,7 +85,7 @@ func Stores(server Server) func(t testing.TB, s stored.Setup) Fixture {
 
 // NewFixture makes a store with its own project and returns its options. Its
 // connection can't break.
-func NewFixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
+func NewFixture(t testing.TB, s Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
 	t.Helper()
 	options := redisq.Options{
 		URL: server.URL() + "?read_timeout=30s", Project: ProjectName(),
@@ -109,7 +108,7 @@ func NewFixture(t testing.TB, s stored.Setup, server Server, open OpenFunc) (Fix
 				require.NoError(t, client.Set(context.Background(), keys.Tag(options.Project, n)+keys.Clock, now.UnixMicro(), 0).Err())
 			}
 		},
-		States: func() []stored.State { return States(t, client, options.Project, s.Partitions) },
+		States: func() []State { return States(t, client, options.Project, s.Partitions) },
 		Lose: func(message string) {
 			for n := range s.Partitions {
 				require.NoError(t, client.HDel(context.Background(), keys.Tag(options.Project, n)+keys.Messages, message).Err())

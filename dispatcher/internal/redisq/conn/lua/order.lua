@@ -4,7 +4,7 @@
 --   progress(parse_progress, waiting_status), sums(count, sums), ends(drop_delivery, end_marked, end_with_lane,
 --   ends_with_lane, removed_marks)
 --
--- Moves of a delivery from place to place, for each script. Tests hold it: the model of queuetest makes no other move, and each
+-- Moves of a delivery from place to place, for each script. Tests hold it: the model of redisqtest makes no other move, and each
 -- of these except the moves of scripts with a *, which it does not call. any: each script that ends the first delivery of a line,
 -- which releases the next one. - : the delivery is not made yet, or is forgotten. Line: the verdict and the reason of the line
 -- that :attempts gets. With an archive, schedule also logs the deliveries that it makes.

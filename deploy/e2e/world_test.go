@@ -324,14 +324,6 @@ func (w *world) makeDue(partition int, only ...string) {
 		return 0`, []string{fmt.Sprintf("{default:%d}:due", partition)}, append([]string{fmt.Sprint(time.Now().UnixMilli())}, only...)).Err())
 }
 
-// waiting is how many deliveries wait for their time in the only partition.
-func (w *world) waiting() int64 {
-	w.t.Helper()
-	n, err := w.rdb.ZCard(w.t.Context(), "{default:0}:due").Result()
-	require.NoError(w.t, err)
-	return n
-}
-
 // keys are the partition's keys, without the tag.
 func (w *world) keys() []string {
 	w.t.Helper()

@@ -34,6 +34,10 @@ type watcher struct {
 // away, only the one that archived last knows it.
 const lagKept = 10 * time.Second
 
+// lagUnseen is how much older than the known lag a line may be that is cut. The instance that archives
+// may stand still or be killed, and the others do not know what it left.
+const lagUnseen = 20 * time.Second
+
 // watchEvery is how often one instance is asked.
 const watchEvery = 300 * time.Millisecond
 
@@ -61,7 +65,7 @@ func (w *watcher) poll(ctx context.Context, random *rand.Rand) {
 	if n := int(dropped - w.last); n != 0 {
 		w.h.with(func() {
 			w.h.dropped += max(n, 0)
-			w.h.cuts = append(w.h.cuts, span{w.from, time.Now()})
+			w.h.cuts = append(w.h.cuts, span{w.from.Add(-lagUnseen), time.Now()})
 		})
 	}
 	lag := time.Duration(is["hookladder_archive_lag_seconds"] * float64(time.Second))

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -120,12 +121,17 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 		},
 		"reap": func(ctx context.Context) error { _, err := p.store.Queue().Reap(ctx, "two", "one"); return err },
 	}
-	torn := 0
+	torn, log := 0, p.store.Conn().Tag(0)+keys.Attempts
 	for name, work := range works {
 		for _, command := range changing {
 			restore()
+			logged := server.Client.XRange(t.Context(), log, "-", "+").Val()
 			may("-" + command)
 			err := work(t.Context())
+			if left := server.Client.XRange(t.Context(), log, "-", "+").Val(); name != "trim" {
+				require.GreaterOrEqual(t, len(left), len(logged), "%s without %s", name, command)
+				require.Equal(t, logged, left[:len(logged)], "%s without %s: no archive may have read them", name, command)
+			}
 			missing := err != nil
 			if missing {
 				admin.MendTorn(t.Context(), p.store.Queue(), "one") // it waits for the right

@@ -31,7 +31,10 @@ local function add_counts(hash, deltas)
     if n ~= 0 then
       local sum = redis.pcall('HINCRBY', hash, field, n)
       if type(sum) == 'table' then
-        sure('HDEL', hash, field)
+        local text = sum.err
+        if string.find(text, 'integer', 1, true) or string.find(text, 'overflow', 1, true) or string.find(text, 'WRONGTYPE', 1, true) then
+          sure('HDEL', hash, field) -- any other error, such as a missing right, leaves the count as it is
+        end
         sum = call('HINCRBY', hash, field, n)
       end
       if sum == 0 then call('HDEL', hash, field) end
@@ -40,12 +43,14 @@ local function add_counts(hash, deltas)
 end
 
 -- write_log adds an entry to :attempts, which trim cuts. It begins the stream again if the last entry has the highest possible
--- id. If the new id is the first of the present ms, no clock was ahead of this one, because ids never go back.
+-- id, or if the key is no stream. If the new id is the first of the present ms, no clock was ahead of this one, because ids
+-- never go back. Any other error, such as a missing right, leaves the entries there: the archive may not have read them.
 local function write_log(...)
   local id = redis.pcall('XADD', ATTEMPTS, '*', ...)
   if sums.newest == nil then sums.newest = id == at_now .. '-0' end
   if type(id) == 'table' and id.err then
-    call('DEL', ATTEMPTS)
+    local useless = string.find(id.err, 'last possible', 1, true) or string.find(id.err, 'WRONGTYPE', 1, true)
+    if useless then call('DEL', ATTEMPTS) end
     call('XADD', ATTEMPTS, '*', ...)
     sure('HSET', ARCHIVE, 'cut', at_now .. '-0')
   end

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
@@ -54,11 +55,7 @@ func copyOf(t *testing.T, server *redistest.Server) (restore func()) {
 func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	may := func(rule string) {
-		t.Helper()
-		require.NoError(t, server.Client.Do(context.Background(), "ACL", "SETUSER", "limited", rule).Err())
-	}
-	require.NoError(t, server.Client.Do(t.Context(), "ACL", "SETUSER", "limited", "reset", "on", ">least", "+@all", "~*", "&*").Err())
+	may := mustLimit(t, server)
 	p := newTestWard(t, limited{server})
 	p.alive("one")
 	p.fill()
@@ -159,6 +156,64 @@ func TestNothingStaysHalfDoneAfterARightWasMissing(t *testing.T) {
 		}
 	}
 	require.Greater(t, torn, 50, "only such that tore a script prove anything")
+}
+
+// mustLimit gives the user of limited all rights, and takes them from it and back.
+func mustLimit(t *testing.T, server *redistest.Server) (may func(rules ...string)) {
+	t.Helper()
+	may = func(rules ...string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "limited"}
+		for _, rule := range rules {
+			args = append(args, rule)
+		}
+		require.NoError(t, server.Client.Do(context.Background(), args...).Err())
+	}
+	may("reset", "on", ">least", "+@all", "~*", "&*")
+	return may
+}
+
+// The log lost its tail while the mark that says so could not be written.
+func TestALostTailIsStillReportedAfterARightWasMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	may := mustLimit(t, server)
+	a := newArchived(t, limited{server})
+	a.accept(1, 100)
+	before := a.read()
+	a.archive(before)
+	a.Pass(time.Second)
+	a.accept(1, 100)
+	p := a.read()
+	a.archive(p)
+	tag := a.store.Conn().Tag(0)
+	require.NoError(t, server.Client.XDel(t.Context(), tag+keys.Attempts, p.To.String()).Err())
+	require.NoError(t, server.Client.HSet(t.Context(), tag+keys.Archive, "p", before.To.String()).Err())
+	a.Pass(time.Second)
+	a.accept(1, 100)
+
+	may("-xadd")
+	require.Error(t, a.feed.Archived(t.Context(), []archive.Part{p}))
+	may("+xadd")
+	require.False(t, admin.MendTorn(t.Context(), a.store.Bare(), "one"))
+	a.archive(p)
+	require.True(t, a.read().TailLost)
+}
+
+// What could not be looked at is not missing.
+func TestAQueryWithoutARightIsAnError(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	may := mustLimit(t, server)
+	p := newTestWard(t, limited{server})
+	p.alive("one")
+	p.fill()
+	view, err := p.store.Read(t.Context(), "done")
+	require.NoError(t, err)
+	require.NotEmpty(t, view.Deliveries[0].History)
+	may("-lrange")
+	_, err = p.store.Read(t.Context(), "done")
+	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 }
 
 // The scripts of the project's own keys leave no mark: their records are the truth, and the doctor

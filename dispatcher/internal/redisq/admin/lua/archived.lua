@@ -9,15 +9,16 @@
 -- returns { 1 }, or { 0 } if that was known already or the data is another: then nothing changed
 local p, known = ARGV[4], call('HMGET', ARCHIVE, 'p', 'cut')
 if call('HGET', LIMITS, '~epoch') ~= ARGV[3] or not is_later(p, known[1]) then return { 0 } end
-first_write()
-call('HSET', ARCHIVE, 'p', p)
 local newest = call('XREVRANGE', ATTEMPTS, '+', '-', 'COUNT', 1)[1]
-local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' .. ARGV[5])
-if type(left) ~= 'number' or left <= 0 or not newest or not is_later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
-
 local there = newest and newest[1] == p or #call('XRANGE', ATTEMPTS, p, p) > 0
+first_write()
 if not there and (ms_and_seq(known[2]) or -1) < ms_and_seq(p) then
   local id = redis.pcall('XADD', ATTEMPTS, next_id(p), 'z', '1')
-  if type(id) ~= 'string' then redis.pcall('XADD', ATTEMPTS, '*', 'z', '1') end -- ids are further already
+  if type(id) ~= 'string' then id = redis.pcall('XADD', ATTEMPTS, '*', 'z', '1') end -- ids are further already
+  -- A log that can take no entry begins anew with the next change. Without a right, the mark has to wait.
+  if type(id) ~= 'string' and not string.find(id.err, 'last possible', 1, true) then call('XADD', ATTEMPTS, '*', 'z', '1') end
 end
+local left = redis.pcall('HINCRBY', ARCHIVE, 'b', ARGV[5] == '0' and '0' or '-' .. ARGV[5])
+if type(left) ~= 'number' or left <= 0 or not newest or not is_later(newest[1], p) then call('HDEL', ARCHIVE, 'b') end
+call('HSET', ARCHIVE, 'p', p) -- last: if an error ends the script before, the next call does all of it again
 return { 1 }

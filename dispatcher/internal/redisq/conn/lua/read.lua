@@ -8,11 +8,13 @@ local instances = {}
 for i = 4, 3 + instance_count do instances[#instances + 1] = ARGV[i] end
 local args_from = 4 + instance_count
 
--- safely queries a key that may be of another type, written by hand. Such a key counts as empty.
+-- safely queries a key that may be of another type, written by hand. Such a key counts as empty. Any other error, such as
+-- a missing right, ends the script: nothing is known then.
 local function safely(command, ...)
   local value = redis.pcall(command, ...)
-  if type(value) == 'table' and value.err then return false end
-  return value
+  if type(value) ~= 'table' or not value.err then return value end
+  if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+  return redis.call(command, ...)
 end
 
 -- number_ahead is how many deliveries of its ordering key, or of its ordered lane, go before a delivery.

@@ -239,3 +239,47 @@ func TestDoctorCompletesAnEndpointThatWasWrittenWithoutARight(t *testing.T) {
 	require.Empty(t, found)
 	require.Len(t, p.indexes()["all"], 1)
 }
+
+// A message that is kept and was not named to the archive would never come there.
+func TestEachMessageComesToTheArchiveAfterARightWasMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	may := mustLimit(t, server)
+	a := newArchived(t, limited{server})
+	a.accept(1, 100)
+	a.archive(a.read())
+	restore := copyOf(t, server)
+	missing := 0
+	for _, command := range changing {
+		restore()
+		publish := func() error {
+			got, _, err := a.store.Schedule(t.Context(), "one", 0, 0, []dispatcher.Entry{a.Entry("new", to("u_a")), a.Entry("late", to("u_b"), redisqtest.Delay(time.Hour))})
+			if err == nil {
+				err = cmp.Or(got[0].Err, got[1].Err)
+			}
+			return err
+		}
+		may("-" + command)
+		err := publish()
+		if err != nil {
+			missing++
+		}
+		may("+" + command)
+		require.False(t, admin.MendTorn(t.Context(), a.store.Bare(), "one"), command)
+		named := func() (ids []string) {
+			for _, one := range a.read().Accepted {
+				require.NotNil(t, one.Message, "without %s: %s is named and not kept", command, one.ID)
+				ids = append(ids, one.ID)
+			}
+			return ids
+		}
+		for _, id := range []string{"new", "late"} {
+			if server.Client.HExists(t.Context(), a.store.Conn().Tag(0)+keys.Messages, id).Val() {
+				require.Contains(t, named(), id, "without %s: it is kept and not named", command)
+			}
+		}
+		require.NoError(t, publish(), command)
+		require.ElementsMatch(t, []string{"new", "late"}, named(), "without %s", command)
+	}
+	require.Greater(t, missing, 5, "only a right that was missed proves anything")
+}

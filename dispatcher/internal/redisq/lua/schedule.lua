@@ -303,11 +303,22 @@ for i, e in ipairs(entries) do
     n = n + 3
   end
 end
+answer[5] = table.concat(words, ' ')
 count('in_flight', nleases)
 count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
+-- log_accepted names the messages to the archive. A message that it could not name would never come there, so then
+-- none is kept.
+local function log_accepted()
+  local logged, why = pcall(write_log, 'a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
+  if logged then return end
+  for i = 1, #fresh, 2 do call('HDEL', MESSAGES, fresh[i]) end
+  error(why, 0)
+end
+
 in_chunks('HSET', MESSAGES, fresh)
+if told and made then log_accepted() end
 if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
 for id, fan in pairs(lane_lists) do sure('HSET', FAN, id, fan) end
 write_leases(leases)
@@ -332,11 +343,7 @@ for _, l in ipairs(loaded) do
   end
   if l.slow == UNKNOWN and l.flying > l.had then append_pair(answer[4], l.name, '?') end
 end
-answer[5] = table.concat(words, ' ')
-if told and made then
-  write_log('a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
-  add_counts(ARCHIVE, { b = made_bytes })
-end
+if told and made then add_counts(ARCHIVE, { b = made_bytes }) end
 write_ends()
 answer[1], answer[2], answer[3] = finish()
 return answer

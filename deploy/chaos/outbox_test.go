@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
@@ -22,7 +23,7 @@ const poolerKilled = "pooler killed"
 
 // box is an outbox. Callers and instances reach it through a PgBouncer only.
 type box struct {
-	straight  string // its database, past the PgBouncer
+	straight  *pgxpool.Pool // its database, past the PgBouncer
 	pooler    *pgtest.Pooler
 	committed atomic.Int64 // messages
 }
@@ -32,13 +33,14 @@ const poolSize = 8
 
 func newBox(t testing.TB) *box {
 	t.Helper()
-	b := &box{straight: pgtest.New(t)}
-	c, err := pgx.Connect(t.Context(), b.straight)
+	url := pgtest.New(t)
+	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), url+"&pool_max_conns=4") // each message that waits asks it
 	require.NoError(t, err)
-	defer c.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // all was answered
-	_, err = c.Exec(t.Context(), outbox.Schema())
+	t.Cleanup(pool.Close)
+	b := &box{straight: pool}
+	_, err = pool.Exec(t.Context(), outbox.Schema())
 	require.NoError(t, err)
-	b.pooler = pgtest.StartPooler(t, b.straight, poolSize)
+	b.pooler = pgtest.StartPooler(t, url, poolSize)
 	return b
 }
 
@@ -61,14 +63,9 @@ func (b *box) commit(ctx context.Context, m *wire.Message) error {
 
 // relayed waits until no row of a message waits for the relay any more, or none at all if id is empty.
 func (b *box) relayed(ctx context.Context, id string) error {
-	c, err := pgx.Connect(ctx, b.straight)
-	if err != nil {
-		return err
-	}
-	defer c.Close(ctx) //nolint:errcheck // it only read
 	return kit.Until(ctx, "the outbox is relayed", func() error {
 		var left int
-		err := c.QueryRow(ctx, "select count(*) from hookladder_outbox where $1 in ('', id)", id).Scan(&left)
+		err := b.straight.QueryRow(ctx, "select count(*) from hookladder_outbox where $1 in ('', id)", id).Scan(&left)
 		if err == nil && left > 0 {
 			err = fmt.Errorf("%d rows wait", left)
 		}

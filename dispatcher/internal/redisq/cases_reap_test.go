@@ -171,6 +171,8 @@ var ReapCases = []redisqtest.Case{
 		require.Zero(r, d.LastStatus)
 		require.Equal(r, r.Now, d.Ended)
 		require.Equal(r, int64(1), r.Stats().Dead[dispatcher.ReasonPoison])
+		line := r.MustLog(dispatcher.LogFilter{}, "dead")[0]
+		require.Equal(r, []any{dispatcher.ReasonPoison, 3}, []any{line.Reason, line.Attempt.Number}, "the archive learns of it by the log alone")
 		r.MustClaimNothing(redisqtest.Two)
 	}},
 	{Name: "a settled attempt between two deaths begins a new count", Run: func(r *redisqtest.Rig) {

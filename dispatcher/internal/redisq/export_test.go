@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
@@ -28,6 +29,17 @@ func (s *Store) Stall(ctx context.Context) error {
 
 // Doze makes a store's last beat older, as after a sleep.
 func (s *Store) Doze(d time.Duration) { s.conn.Beaten(time.Now().Add(-d)) }
+
+// ReadSettled reads the reply to the outcomes of some deliveries.
+func ReadSettled(reply *conn.Reply, batch []dispatcher.Settlement) (settled []dispatcher.Settled, ended int) {
+	share := make([]int, len(batch))
+	for i := range share {
+		share[i] = i
+	}
+	settled = make([]dispatcher.Settled, len(batch))
+	ended = readSettled(reply, batch, share, settled)
+	return settled, ended
+}
 
 // NoteTakeover makes a store believe that another node took over.
 func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 )
 
 func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
@@ -16,13 +18,14 @@ func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
 	for _, trouble := range []struct {
 		name       string
 		break_, up func()
+		says       string
 	}{
-		{"it hangs", w.redis.Pause, w.redis.Resume},
-		{"it is killed", w.redis.Kill, w.redis.Restart},
+		{"it hangs", w.redis.Pause, w.redis.Resume, "This took too long"},
+		{"it is killed", w.redis.Kill, w.redis.Restart, "Redis can't be reached"},
 	} {
 		trouble.break_()
 		require.Equal(t, http.StatusServiceUnavailable, b.Try(w.page("/console/")), trouble.name)
-		b.WaitFor("Redis can't be reached")
+		b.WaitFor(trouble.says)
 		b.WaitGone("API key", "Sign in")
 		b.Shot("away")
 		require.Empty(t, b.Axe())
@@ -32,17 +35,30 @@ func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
 	}
 }
 
-func TestAnOpenPageSaysThatRedisIsAwayAndGoesOn(t *testing.T) {
+func TestAnOpenPageSaysWhatIsAwayAndGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.tab(t)
 	b.Allow("503")
 	b.Open(w.page("/console/"))
 	b.WaitFor("Live")
-	w.redis.Pause()
-	b.WaitFor("Redis is away")
-	require.True(t, b.Has("heading", "Now"), "what was shown stays")
-	w.redis.Resume()
-	b.WaitGone("Redis is away")
-	b.WaitFor("Live")
+	for _, trouble := range []struct {
+		break_, up func()
+		says       string
+	}{
+		{w.redis.Pause, w.redis.Resume, "UTC: the store is too slow"},
+		{w.redis.Kill, w.redis.Restart, "UTC: Redis is away"},
+		{func() { // as an instance that hangs: no request is answered, and none fails
+			browsertest.JS[bool](b, `window.really = window.fetch, window.fetch = (url, o) => new Promise((_, no) => o.signal.addEventListener("abort", () => no(o.signal.reason))), true`)
+		}, func() { browsertest.JS[bool](b, `window.fetch = window.really, true`) }, "UTC: the server is not reached"},
+	} {
+		trouble.break_()
+		b.WaitFor(trouble.says)
+		require.True(t, b.Has("heading", "Now"), "what was shown stays")
+		trouble.up()
+		b.WaitGone(trouble.says)
+		b.WaitFor("Live")
+	}
+	browsertest.JS[bool](b, `live.at -= 11000, lamp(), true`)
+	require.Equal(t, "old", browsertest.JS[string](b, `document.getElementById("live").dataset.state`), "nothing older than ten seconds is live")
 }

@@ -71,6 +71,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,
 
 		Settings: o.Console.Settings,
+		Lost:     p.engine.Lost,
 		Now:      p.engine.Now, Project: o.Project, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log,
 		Brand: console.Brand{Name: o.Console.Name, Logo: o.Console.Logo, Color: o.Console.Color},
 	})

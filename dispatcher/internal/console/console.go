@@ -59,6 +59,7 @@ type Options struct {
 	FiguresSince func(dispatcher.Lane) time.Time                                                                                   // when the Bars of a lane began; nil or zero: unknown
 	Archive      func() archive.Status                                                                                             // nil: no archive
 
+	Lost      func() error     // why the store can't be reached now; nil: it can, or is only slow
 	Now       func() time.Time // the store's clock
 	Settings  []Setting        // the settings of this process
 	Project   string
@@ -126,6 +127,9 @@ func New(o Options) (http.Handler, error) {
 	}
 	if o.Form == nil {
 		o.Form = readPlain
+	}
+	if o.Lost == nil {
+		o.Lost = func() error { return nil }
 	}
 	s := &server{Options: o, bases: basesOf(o.PublicURL), mux: http.NewServeMux(), guesses: newGuesses(), guard: http.NewCrossOriginProtection()}
 	if o.PublicURL != nil {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -22,6 +20,8 @@ const failingShown, deadShown = 20, 10
 // endpointPage is the data of an endpoint's page, problems first.
 type endpointPage struct {
 	endpointRow
+	Missing  missing // parts: failing, dead
+	Late     missing // parts: lanes, bars
 	Advice   LaneSentence
 	Failures failures
 	Failing  []wire.Delivery
@@ -44,18 +44,18 @@ func endpoint(v *visit) (pageAnswer, error) {
 	page := endpointPage{Settings: settingsOf(e, v.May("stats"))}
 	var rows []endpointRow
 	var failing, dead wire.Page
-	g, ctx := errgroup.WithContext(v.ctx)
 	of := []string{e.ID}
-	g.Go(func() (err error) { rows, err = v.rows([]wire.EndpointView{e}); return err })
-	g.Go(func() (err error) {
-		failing, err = v.Deliveries(ctx, client.Filter{Destinations: of, Failed: true, Limit: failingShown})
+	read := parts{v: v}
+	read.add("endpoint", func() (err error) { rows, page.Late, err = v.rows([]wire.EndpointView{e}); return err })
+	read.add("failing", func() (err error) {
+		failing, err = v.Deliveries(v.ctx, client.Filter{Destinations: of, Failed: true, Limit: failingShown})
 		return err
 	})
-	g.Go(func() (err error) {
-		dead, err = v.Deliveries(ctx, client.Filter{Destinations: of, Statuses: []string{"dead"}, Limit: deadShown})
+	read.add("dead", func() (err error) {
+		dead, err = v.Deliveries(v.ctx, client.Filter{Destinations: of, Statuses: []string{"dead"}, Limit: deadShown})
 		return err
 	})
-	if err := g.Wait(); err != nil {
+	if page.Missing, err = read.wait(); err != nil {
 		return pageAnswer{}, err
 	}
 	page.endpointRow = rows[0]
@@ -151,7 +151,7 @@ func testEndpoint(v *visit) (pageAnswer, error) {
 	a, err := endpoint(v)
 	if page, ok := a.body.(endpointPage); ok {
 		page.Test = &result
-		a.body = page
+		a.body, a.goesOn = page, true
 	}
 	return a, err
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -17,6 +15,7 @@ const endpointsShown = 50
 
 // endpointsPage is the list of endpoints, newest first.
 type endpointsPage struct {
+	Late   missing // parts: lanes, bars
 	Tenant string
 	All    bool // of all tenants
 	Rows   []endpointRow
@@ -94,7 +93,7 @@ func endpoints(v *visit) (pageAnswer, error) {
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}
-	if page.Rows, err = v.rows(list.Data); err != nil {
+	if page.Rows, page.Late, err = v.rows(list.Data); err != nil {
 		return pageAnswer{}, err
 	}
 	if list.NextCursor != nil {
@@ -114,10 +113,10 @@ func (v *visit) mayAdd() bool {
 // a few.
 func (v *visit) mayConfigure() bool { return v.Link == nil && v.May("patch-endpoint") }
 
-// rows reads the states and success rates of endpoints.
-func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
+// rows reads the states (part lanes) and success rates (part bars) of endpoints.
+func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, missing, error) {
 	if len(list) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	names := make([]string, len(list))
 	for i, e := range list {
@@ -125,11 +124,13 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 	}
 	var lanes wire.LanePage
 	var bars map[dispatcher.Lane][]dispatcher.Bar
-	g, ctx := errgroup.WithContext(v.ctx)
-	g.Go(func() (err error) { lanes, err = v.LanesOf(ctx, "", names...); return err })
-	g.Go(func() (err error) { bars, err = v.srv.bars(ctx, names); return err })
-	if err := g.Wait(); err != nil {
-		return nil, err
+	read := parts{v: v}
+	read.add("list", func() error { return nil })
+	read.add("lanes", func() (err error) { lanes, err = v.LanesOf(v.ctx, "", names...); return err })
+	read.add("bars", func() (err error) { bars, err = v.srv.bars(v.ctx, names); return err })
+	late, err := read.wait()
+	if err != nil {
+		return nil, nil, err
 	}
 	rows := make([]endpointRow, len(list))
 	for i, e := range list {
@@ -140,7 +141,7 @@ func (v *visit) rows(list []wire.EndpointView) ([]endpointRow, error) {
 			}
 		}
 	}
-	return rows, nil
+	return rows, late, nil
 }
 
 // bars reads the half hours of the last day of lanes.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -19,6 +17,8 @@ const (
 
 // homePage is the data of a merchant's first page.
 type homePage struct {
+	Missing   missing       // parts: endpoints, failures, newest
+	Late      missing       // parts of Rows: lanes, bars
 	Endpoints int           // how many were read
 	Rows      []endpointRow // those with problems first
 	More      bool          // there are more endpoints
@@ -44,28 +44,37 @@ type merchantNeed struct {
 // home serves GET /link/.
 func home(v *visit) (pageAnswer, error) {
 	var p homePage
-	var all []wire.EndpointView
-	g, ctx := errgroup.WithContext(v.ctx)
-	g.Go(func() error {
-		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: homeEndpoints})
-		all, p.Endpoints, p.More = page.Data, len(page.Data), page.NextCursor != nil
-		return err
+	read := parts{v: v}
+	read.add("endpoints", func() error {
+		page, err := v.Endpoints(v.ctx, client.EndpointFilter{Limit: homeEndpoints})
+		if err != nil {
+			return err
+		}
+		return p.endpoints(v, page)
 	})
 	list := func(rows *[]deliveryRow, more *bool, ids string, statuses ...string) {
-		g.Go(func() error {
-			page, err := v.Deliveries(ctx, client.Filter{Statuses: statuses, Limit: homeRows})
+		read.add(ids, func() error {
+			page, err := v.Deliveries(v.ctx, client.Filter{Statuses: statuses, Limit: homeRows})
 			*rows, *more = deliveryRows(v, page.Data), page.NextCursor != nil
 			for i := range *rows {
-				(*rows)[i].ID = ids + (*rows)[i].ID // one may be in both lists
+				(*rows)[i].ID = ids + "-" + (*rows)[i].ID // one may be in both lists
 			}
 			return err
 		})
 	}
-	list(&p.Failures, &p.MoreFailures, "f-", "retrying", "dead")
-	list(&p.Newest, &p.MoreNewest, "n-")
-	if err := g.Wait(); err != nil {
+	list(&p.Failures, &p.MoreFailures, "failures", "retrying", "dead")
+	list(&p.Newest, &p.MoreNewest, "newest")
+	var err error
+	if p.Missing, err = read.wait(); err != nil {
 		return pageAnswer{}, err
 	}
+	return pageAnswer{template: "home", title: "Overview", section: "home", body: p}, nil
+}
+
+// endpoints sets what the page shows of endpoints.
+func (p *homePage) endpoints(v *visit, page wire.EndpointPage) (err error) {
+	all := page.Data
+	p.Endpoints, p.More = len(all), page.NextCursor != nil
 	for _, e := range all {
 		p.Waiting += e.Waiting
 		p.InFlight += e.InFlight
@@ -79,12 +88,8 @@ func home(v *visit) (pageAnswer, error) {
 		return t.weight
 	}
 	slices.SortStableFunc(all, func(a, b wire.EndpointView) int { return needs(b) - needs(a) })
-	rows, err := v.rows(all[:min(len(all), homeRows)])
-	if err != nil {
-		return pageAnswer{}, err
-	}
-	p.Rows = rows
-	return pageAnswer{template: "home", title: "Overview", section: "home", body: p}, nil
+	p.Rows, p.Late, err = v.rows(all[:min(len(all), homeRows)])
+	return err
 }
 
 // needOf describes the problem of an endpoint, in the words for its merchant.

@@ -28,6 +28,7 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 		defer close(leave)
 		hang := func() { <-leave }
 		keyless := false
+		var lost error
 		pages, err := console.New(console.Options{
 			May:     mayAll,
 			API:     handler(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"data":[{"id":"ep_1"}]}`)) }),
@@ -39,7 +40,8 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 				hang()
 				return
 			},
-			Log: slog.New(slog.DiscardHandler),
+			Lost: func() error { return lost },
+			Log:  slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
 		look := func(path, cookie, says string) {
@@ -53,12 +55,13 @@ func TestAStoreThatHangsHoldsNoPage(t *testing.T) {
 			require.Contains(t, w.Body.String(), "<h1>"+says, path)
 			require.Equal(t, says == "Redis can't be reached", strings.Contains(w.Body.String(), "no message is accepted"), path)
 		}
+		look("/console/", "hookladder", "This took too long")
+		look("/console/sign-in", "hookladder", "This took too long")
+		look("/link/", "hookladder-link", "This took too long")
+		lost = errors.New("connection refused")
 		look("/console/", "hookladder", "Redis can't be reached")
 		look("/console/sign-in", "hookladder", "Redis can't be reached")
 		look("/link/", "hookladder-link", "Nothing can be shown now")
-		keyless = true // no session is looked up, so it is not known that Redis is away
-		look("/console/", "hookladder", "This took too long")
-		look("/console/endpoints", "hookladder", "This took too long")
 	})
 }
 

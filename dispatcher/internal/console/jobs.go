@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,6 +18,9 @@ import (
 
 // failuresShown limits the failures on a job's page. The API returns 1,000.
 const failuresShown = 100
+
+// outcomesFor is how long after a job's end its outcomes may change.
+const outcomesFor = 24 * time.Hour
 
 // jobRow is a job in a list and on its own page.
 type jobRow struct {
@@ -34,6 +38,7 @@ type jobRow struct {
 	Failures []jobFailure
 	More     int // failures that are not shown
 	Ended    bool
+	GoesOn   bool // what the page shows can still change
 	Resume   bool
 }
 
@@ -83,6 +88,7 @@ func rowOf(v *visit, j wire.Job) jobRow {
 	if j.Retrying != nil && j.TakenOver != nil {
 		r.Retrying, r.Taken = *j.Retrying, *j.TakenOver
 	}
+	r.GoesOn = !r.Ended || r.Retrying > 0 && v.srv.Now().Sub(j.EndedAt.Time) < outcomesFor
 	past := j.Done + j.Failed + j.Left
 	r.Whole, r.Known = max(j.Matched, past), j.Expected != nil || j.State == "done"
 	if j.Expected != nil {

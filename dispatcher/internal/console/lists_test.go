@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -227,6 +228,31 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	require.Contains(t, page, `href="/console/jobs/job_1"`)
 	require.Contains(t, page, `href="/console/jobs?cursor=c2"`)
 	require.Equal(t, http.StatusNotFound, ask(get("/console/jobs/job_2")).Code)
+}
+
+// The deliveries that a job sent may end after it, so its page goes on.
+func TestAJobsPageGoesOnUntilItsOutcomesAreFinal(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{})
+	for name, c := range map[string]struct {
+		state    string
+		retrying int
+		ended    time.Duration // ago
+		goesOn   bool
+	}{
+		"it runs":                           {"running", 0, 0, true},
+		"it is done, and some are retried":  {"done", 5, 23 * time.Hour, true},
+		"nothing is retried any more":       {"done", 0, time.Minute, false},
+		"outcomes are counted for a day":    {"done", 5, 25 * time.Hour, false},
+		"it was stopped, and some go on":    {"stopped", 1, time.Minute, true},
+		"it was stopped, and nothing is on": {"stopped", 0, time.Minute, false},
+	} {
+		ended := ""
+		if c.ended > 0 {
+			ended = `,"ended_at":"` + time.Now().Add(-c.ended).UTC().Format(time.RFC3339) + `"`
+		}
+		api.answers["GET /v1/jobs/job_1"] = fmt.Sprintf(`{"id":"job_1","kind":"retry","filter":{},"state":"%s","expected":9,"matched":9,"done":9,"outcomes":{"delivered":4},"retrying":%d,"taken_over":0%s}`, c.state, c.retrying, ended)
+		require.Equal(t, c.goesOn, strings.Contains(ask(get("/console/jobs/job_1")).Body.String(), `id="live"`), name)
+	}
 }
 
 // A job that was not counted yet is not at a hundred per cent of what it found.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/explain"
@@ -30,6 +28,7 @@ const (
 
 // messagePage is the data of a message with its deliveries.
 type messagePage struct {
+	Missing    missing // parts: lanes, instances, schemes
 	ID         string
 	Message    wire.Message
 	CreatedAt  wire.Time
@@ -167,20 +166,24 @@ func (p *messagePage) cards(v *visit, m *wire.MessageView, list []wire.Delivery)
 	var states wire.LanePage
 	var instances wire.InstancePage
 	schemes := make([]wire.EndpointView, min(len(list), schemesAtOnce))
-	group, ctx := errgroup.WithContext(v.ctx)
-	group.Go(func() (err error) { states, err = v.LanesOf(ctx, "", lanes...); return err })
+	read := parts{v: v}
+	read.add("message", func() error { return nil }) // it is there
+	read.add("lanes", func() (err error) { states, err = v.LanesOf(v.ctx, "", lanes...); return err })
 	if v.May("stats") && slices.ContainsFunc(list, func(d wire.Delivery) bool { return d.WaitingFor == "permits" }) {
-		group.Go(func() (err error) { instances, err = v.Instances(ctx, 0, ""); return err })
+		read.add("instances", func() (err error) { instances, err = v.Instances(v.ctx, 0, ""); return err })
 	}
 	for i := range schemes {
 		if d := list[i]; strings.HasPrefix(d.Destination, "ep_") {
-			group.Go(func() error {
-				schemes[i], _ = v.Endpoint(ctx, d.Destination) // a deleted endpoint is omitted
-				return nil
+			read.add("schemes", func() (err error) {
+				if schemes[i], err = v.Endpoint(v.ctx, d.Destination); errors.Is(err, client.ErrNotFound) {
+					return nil // it was deleted
+				}
+				return err
 			})
 		}
 	}
-	if err := group.Wait(); err != nil {
+	var err error
+	if p.Missing, err = read.wait(); err != nil {
 		return err
 	}
 	byLane := map[string]*wire.LaneState{}

@@ -1,11 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
@@ -25,6 +24,7 @@ const (
 
 // nowPage is the data of the console's first page: the present state.
 type nowPage struct {
+	Missing    missing // parts: stats, instances, endpoints, jobs, minutes
 	Stats      wire.Stats
 	Rates      rates
 	Counted    bool // rates are known
@@ -40,6 +40,11 @@ type nowPage struct {
 	Backlog    template.HTML
 	Stacked    []statusCount
 	Lost       string // which data a crash of the store's host would lose
+}
+
+// Unread returns why not all problems are known; empty: they are.
+func (p *nowPage) Unread() absence {
+	return cmp.Or(p.Missing["stats"], p.Missing["endpoints"], p.Missing["jobs"])
 }
 
 // rates are numbers per second, as texts.
@@ -70,28 +75,29 @@ func now(v *visit) (pageAnswer, error) {
 	var p nowPage
 	var instances wire.InstancePage
 	var minutes []dispatcher.Minute
-	group, ctx := errgroup.WithContext(v.ctx)
-	group.Go(func() (err error) { from.Stats, err = v.Stats(ctx); return err })
-	group.Go(func() (err error) { instances, err = v.Instances(ctx, instancesShown, ""); return err })
-	group.Go(func() error {
-		page, err := v.Endpoints(ctx, client.EndpointFilter{Limit: endpointsRead})
+	read := parts{v: v}
+	read.add("stats", func() (err error) { from.Stats, err = v.Stats(v.ctx); return err })
+	read.add("instances", func() (err error) { instances, err = v.Instances(v.ctx, instancesShown, ""); return err })
+	read.add("endpoints", func() error {
+		page, err := v.Endpoints(v.ctx, client.EndpointFilter{Limit: endpointsRead})
 		from.Endpoints = page.Data
 		return err
 	})
-	group.Go(func() error {
-		page, err := v.Jobs(ctx, rowsAtOnce, "")
+	read.add("jobs", func() error {
+		page, err := v.Jobs(v.ctx, rowsAtOnce, "")
 		from.Jobs = recent(page.Data, present)
 		return err
 	})
 	if v.srv.Minutes != nil {
-		group.Go(func() (err error) {
-			minutes, err = within(ctx, func() ([]dispatcher.Minute, error) {
-				return v.srv.Minutes(ctx, present.Add(-span.length-2*time.Minute), present)
+		read.add("minutes", func() (err error) {
+			minutes, err = within(v.ctx, func() ([]dispatcher.Minute, error) {
+				return v.srv.Minutes(v.ctx, present.Add(-span.length-2*time.Minute), present)
 			})
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	var err error
+	if p.Missing, err = read.wait(); err != nil {
 		return pageAnswer{}, err
 	}
 	if v.srv.Archive != nil {
@@ -99,7 +105,10 @@ func now(v *visit) (pageAnswer, error) {
 	}
 	stats := from.Stats
 	p.instances(instances)
-	p.Counted = v.srv.Minutes != nil
+	p.Counted = v.srv.Minutes != nil && p.Missing["minutes"] == ""
+	if p.Missing["stats"] != "" {
+		stats.Instances = 2 // perhaps: then minutes are drawn that all of them have counted
+	}
 	p.draw(minutes, present, span.length, stats.Instances)
 	for _, one := range spans {
 		p.Spans = append(p.Spans, choice{Word: one.word, URL: v.base + "/?span=" + one.word, On: one == span})
@@ -110,7 +119,11 @@ func now(v *visit) (pageAnswer, error) {
 		p.Alerts = p.Alerts[:alertsShown]
 	}
 	p.describe(stats, present)
-	return pageAnswer{template: "now", title: "Now", section: "now", body: p, stats: &stats}, nil
+	a := pageAnswer{template: "now", title: "Now", section: "now", body: &p}
+	if p.Missing["stats"] == "" {
+		a.stats = &stats
+	}
+	return a, nil
 }
 
 // recent returns the jobs of the last day, because older failures were seen already.

@@ -3,10 +3,12 @@ package console
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -64,8 +66,9 @@ func (p *pageSet) page(name string) (*template.Template, error) {
 
 // asset is a file that pages load.
 type asset struct {
-	media string
-	bytes []byte
+	media  string
+	bytes  []byte
+	packed []byte // gzip of bytes; empty: that is no smaller
 }
 
 // bundles are files that are joined from the files of a folder, ordered by name.
@@ -193,7 +196,31 @@ func (l *resources) add(name string, text []byte) {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
 	l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-	l.files[l.names[name]] = asset{media: medias[ext], bytes: text}
+	l.files[l.names[name]] = asset{media: medias[ext], bytes: text, packed: pack(text)}
+}
+
+// pack returns the gzip of a file, if it is smaller.
+func pack(text []byte) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err = errors.Join(err, w.Close()); err != nil || out.Len() >= len(text) {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// takesGzip reports whether the sender of a request understands gzip (RFC 9110, section 12.5.3).
+func takesGzip(r *http.Request) bool {
+	for one := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		coding, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";")
+		if strings.EqualFold(coding, "gzip") {
+			return strings.Trim(strings.TrimPrefix(weight, "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
 }
 
 // url returns the URL of a file.
@@ -213,6 +240,12 @@ func (l *resources) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", a.media)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if a.packed != nil && takesGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(a.packed)
+		return
+	}
 	_, _ = w.Write(a.bytes)
 }
 
@@ -221,6 +254,7 @@ type frame struct {
 	Title, Section string
 	Base, URL      string // Base is /console or /link; URL is path and query of this page
 	Still          bool   // the page shows the result of an action and does not refresh
+	Acted          bool   // the page also shows the result of an action; it refreshes from URL, and the result stays
 	Project        string
 	Version        string
 	Visitor        Visitor
@@ -243,7 +277,7 @@ var results = map[string]string{
 	"signed-out": "You are signed out.",
 
 	"picked-none":  "Nothing was selected.",
-	"job-started":  "The job has started. It continues by itself, whether this page is open or not.",
+	"job-started":  "The job was started. It goes on whether this page is open or not.",
 	"jobs-started": "The jobs have started, one for each destination. They continue by themselves.",
 	"job-stopped":  "The job is stopped: nothing more is changed.",
 	"job-resumed":  "The job continues.",
@@ -272,7 +306,7 @@ var results = map[string]string{
 // from the data, because relative times in the HTML change all the time.
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
-		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "", Project: s.Project, Version: s.Version,
+		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "" && !a.goesOn, Acted: v.at != "" && a.goesOn, Project: s.Project, Version: s.Version,
 		Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body, may: v.May,
 	}
 	if f.About = subjects[a.template]; v.base == s.link {

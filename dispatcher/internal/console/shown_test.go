@@ -201,8 +201,14 @@ func TestWhatIsShownOnceIsShownBehindTheRedirect(t *testing.T) {
 		require.Equal(t, at, to, path)
 		require.Regexp(t, `^shown=\d+$`, query, path)
 		page := r.load(0, to+"?"+query).Body.String()
-		require.Contains(t, page, ` data-poll="off"`, "a refresh would take it away")
-		require.NotContains(t, page, `id="live"`, "it is not live")
+		if path == "/console/endpoints/ep_1/test" { // the page is its usual one
+			require.Contains(t, page, ` data-url="/console/endpoints/ep_1"`, "it goes on without the result, which stays")
+			require.Contains(t, page, `id="answer-of-test" role="status" data-stays`)
+			require.Contains(t, page, `id="live"`)
+		} else {
+			require.Contains(t, page, ` data-poll="off"`, "a refresh would take it away")
+			require.NotContains(t, page, `id="live"`, "it is not live")
+		}
 		for _, elsewhere := range []string{"/console/system?" + query, at + "?shown=x"} { // an id is of one page
 			require.Contains(t, r.load(0, elsewhere).Body.String(), "The result is gone", elsewhere)
 		}

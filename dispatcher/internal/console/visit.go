@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// pageTimeout is the timeout of a page, including reading its session. After it the page
-	// says that the store does not respond.
+	// pageTimeout is the timeout of a page, including reading its session. Parts that are not
+	// ready then are missing on the page.
 	pageTimeout = time.Second
 	// actFor is the timeout of an action.
 	actFor = 20 * time.Second
@@ -40,8 +40,6 @@ type visit struct {
 	ctx            context.Context // ends at the page's timeout
 	base           string          // /console or /link
 	at             string          // of an action: path and query of the page that shows the result; empty for a page
-
-	known bool // the visitor was read, so the store responded just now
 }
 
 // pageAnswer is the result of a page or an action: data for a template, or a redirect.
@@ -54,6 +52,7 @@ type pageAnswer struct {
 	stats    *wire.Stats // the figures for the navigation, if the page has read them; nil: they are read
 	to       string      // the target of a redirect
 	result   string      // after an action: a word of results that the target shows
+	goesOn   bool        // after an action: the page is its usual one, with the result in addition
 }
 
 // identify returns the visitor of a request.
@@ -84,7 +83,7 @@ func (s *server) act(o pageRoute, above int, base string, who identify) http.Han
 // answer reads the visitor and runs the page or action of a route.
 func (s *server) answer(o pageRoute, who identify, v *visit) {
 	visitor, err := who(v.ctx, v.r)
-	v.Visitor, v.Client, v.known = visitor, s.api, err == nil
+	v.Visitor, v.Client = visitor, s.api
 	v.r = v.r.WithContext(dispatcher.WithBrowser(v.r.Context(), visitor.browser()))
 	v.ctx = dispatcher.WithBrowser(v.ctx, visitor.browser())
 	if err == nil {
@@ -209,22 +208,34 @@ func refusal(err error) (sentence string, rest error) {
 	return "", err
 }
 
-// away writes a page that the store can't be reached. It is different from the page for a
+// awayPage is the data of a page about an outage.
+type awayPage struct {
+	Why    absence
+	Title  string // of an absence that the API's problem names
+	Detail string
+}
+
+// away writes a page that nothing can be shown now, and why. It is different from the page for a
 // browser that is not signed in. Meanwhile it logs one page in a minute.
 func (s *server) away(v *visit, err error) {
 	if missed, ok := s.failures.Allow(); ok {
 		s.Log.WarnContext(v.r.Context(), "page failed", "path", s.logPath(v.r), "err", err, "missed", missed)
 	}
 	v.w.Header().Set("Retry-After", "5")
-	late := v.known && errors.Is(v.ctx.Err(), context.DeadlineExceeded) // the cause is unknown: a slow Redis, or a large query
+	page := awayPage{Why: v.absenceOf(err)}
+	var p *client.Problem
 	title := "Redis can't be reached"
 	switch {
-	case late:
+	case page.Why == absentSlow:
 		title = "This took too long"
 	case v.base == s.link:
 		title = "Nothing can be shown now"
+	case page.Why == absentRefused && errors.As(err, &p):
+		title, page.Title, page.Detail = p.Title, p.Title, p.Detail
+	default:
+		page.Why = absentStore
 	}
-	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable, body: late})
+	s.render(v, pageAnswer{template: "away", title: title, status: http.StatusServiceUnavailable, body: page})
 }
 
 // sentence returns an error as a sentence for a page.

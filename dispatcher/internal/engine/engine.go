@@ -221,6 +221,10 @@ func (e *Engine) Ready(ctx context.Context) (dispatcher.StoreInfo, error) {
 	return e.store.Store(ctx)
 }
 
+// Lost returns why the whole store can't be reached now. It returns nil if it can be reached, or if
+// its calls only take too long.
+func (e *Engine) Lost() error { return e.outages.Lost() }
+
 // Emptied returns the data that the store lost, until they are restored or given up. It
 // returns nil if no data are lost.
 func (e *Engine) Emptied() *dispatcher.Emptied { return e.lost.Load() }

@@ -45,6 +45,7 @@ type Log struct {
 	errors     int
 	first      string    // stage of the first failure
 	err        error     // the first failure
+	newest     error     // the last failure
 	lastLine   time.Time // of this outage
 
 	alone  time.Time // time of the last line about a single call without a reply; zero: never
@@ -84,13 +85,13 @@ func (t *Log) Report(stage string, err error) {
 	switch {
 	case err != nil && t.since.IsZero():
 		t.wary = some || !t.lastLogged.IsZero() && now.Sub(t.lastLogged) < Calm
-		t.since, t.last, t.errors, t.first, t.err = now, now, 1, stage, err
+		t.since, t.last, t.errors, t.first, t.err, t.newest = now, now, 1, stage, err, err
 		if t.proven = !unanswered(err); t.proven {
 			t.logOutage(now, stage, failed, rest)
 		}
 	case err != nil:
 		t.wary = t.wary || some
-		t.last = now
+		t.last, t.newest = now, err
 		t.errors++
 		switch {
 		case !t.proven:
@@ -107,8 +108,26 @@ func (t *Log) Report(stage string, err error) {
 		} else {
 			t.single(now)
 		}
-		t.since, t.err = time.Time{}, nil
+		t.since, t.err, t.newest = time.Time{}, nil, nil
 	}
+}
+
+// Lost returns the last error of an outage of the whole store that lasts. It returns nil if there is
+// none, if a part of the store responds, or if the last call only took too long.
+func (t *Log) Lost() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.since.IsZero() || !t.proven {
+		return nil
+	}
+	failed, rest := Split(t.newest)
+	if rest == nil && failed != nil && failed.Failed == failed.Of {
+		_, rest = cause(failed, nil)
+	}
+	if rest == nil || unanswered(rest) {
+		return nil
+	}
+	return rest
 }
 
 // reportReadOnly passes errors of a read-only store to ReadOnly, and returns the others.

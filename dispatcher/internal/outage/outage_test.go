@@ -227,3 +227,30 @@ func TestAStoreThatRefusesChangesIsNotLostAndNotBackWhenItIsRead(t *testing.T) {
 		require.Equal(t, 1, l.count("store lost"), "a part of it is")
 	})
 }
+
+// A page that says "Redis can't be reached" makes an operator act, so it needs more than a slow call.
+func TestOnlyAStoreThatIsLostAsAWholeIsLost(t *testing.T) {
+	refused := fmt.Errorf("%w: connection refused", dispatcher.ErrUnavailable)
+	for name, c := range map[string]struct {
+		reports []error
+		lost    bool
+	}{
+		"nothing failed":             {[]error{nil}, false},
+		"refused":                    {[]error{refused}, true},
+		"refused, and back":          {[]error{refused, nil}, false},
+		"one call was late":          {[]error{errLate}, false},
+		"all calls are late":         {[]error{errLate, errLate, errLate}, false},
+		"late, then refused":         {[]error{errLate, errLate, refused}, true},
+		"refused, then late":         {[]error{refused, errLate}, false},
+		"a part of it is refused":    {[]error{some(1, 3, refused)}, false},
+		"all parts of it are":        {[]error{some(3, 3, refused)}, true},
+		"all parts of it are late":   {[]error{some(3, 3, errLate), some(3, 3, errLate)}, false},
+		"it lost data, and responds": {[]error{&dispatcher.Emptied{}}, false},
+	} {
+		l := newTestLog()
+		for _, err := range c.reports {
+			l.Report("claim", err)
+		}
+		require.Equal(t, c.lost, l.Lost() != nil, name)
+	}
+}

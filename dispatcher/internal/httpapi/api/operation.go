@@ -88,7 +88,7 @@ func (o Operation) Kinds() []*Kind {
 		all = append(all, NotFound)
 	}
 	if !o.AnyQuery { // it checks its request, and asks the store
-		all = append(all, Invalid, Unavailable)
+		all = append(all, Invalid, Unavailable, slowStore)
 	}
 	return append(all, o.Problems...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -78,6 +79,7 @@ var (
 	// A lost store is usually back within seconds. A full one gets room as work ends,
 	// which takes longer.
 	Unavailable = &Kind{"unavailable", http.StatusServiceUnavailable, "The store can't be reached", 1}
+	slowStore   = &Kind{"unavailable", http.StatusServiceUnavailable, "The store did not answer in time", 1}
 	NotReady    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance is not ready", 1}
 	Starting    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance starts", 1}
 	stopping    = &Kind{"unavailable", http.StatusServiceUnavailable, "This instance stops", 1}
@@ -208,7 +210,7 @@ var table = []struct {
 	{dispatcher.ErrUnavailable, Unavailable, "", unsure},
 	{dispatcher.ErrFenced, Unavailable, "", "this instance restarts; ask again"},
 	{dispatcher.ErrStopping, stopping, "", "ask again: another one answers"},
-	{context.DeadlineExceeded, Unavailable, "", late},
+	{context.DeadlineExceeded, slowStore, "", late},
 	{context.Canceled, Unavailable, "", "the request was given up"},
 }
 
@@ -229,6 +231,9 @@ func ProblemFor(err error) (p *Problem, known bool) {
 	if errors.As(err, &right) {
 		return &Problem{Kind: noRight, Detail: right.Error() + ": ask again when it is granted"}, true
 	}
+	if unanswered(err) {
+		return &Problem{Kind: slowStore, Detail: late}, true
+	}
 	for _, row := range table {
 		switch {
 		case !errors.Is(err, row.err):
@@ -239,6 +244,16 @@ func ProblemFor(err error) (p *Problem, known bool) {
 		}
 	}
 	return &Problem{Kind: internal, Detail: "the log of the server says why"}, false
+}
+
+// unanswered reports whether the store was reached, and did not respond in time.
+func unanswered(err error) bool {
+	var network net.Error
+	if !errors.Is(err, dispatcher.ErrUnavailable) || !errors.As(err, &network) || !network.Timeout() {
+		return false
+	}
+	var call *net.OpError
+	return !errors.As(err, &call) || call.Op != "dial"
 }
 
 // Emptied returns a problem that reports the lost data of the store, with the cure.

@@ -1,17 +1,25 @@
 // A page refreshes itself in place: it is fetched again and what differs is changed, so
 // that focus, selection, scroll, open details and dialogs stay.
 "use strict";
-const every = 5000;
-const live = { paused: false, busy: false, failures: 0 };
+const every = 5000, patience = 4000;
+// skew is how far the store's clock is ahead of this one.
+const servedAt = Date.parse(document.querySelector("meta[name=now]").content);
+const skew = Number.isNaN(servedAt) ? 0 : servedAt - Date.now();
+// at is when the server last gave this page; trouble is why it gave no newer one; fresh is how old a live page may be.
+const live = { paused: false, busy: false, at: Date.now(), trouble: "", fresh: 10000 };
 
 function nothingOpen() {
-  if (document.hidden || live.paused || live.busy || document.body.dataset.poll === "off") return false;
-  if (document.querySelector("dialog[open], :popover-open")) return false;
-  if (document.querySelector("main input[type=checkbox]:checked[data-select]")) return false;
+  return !document.hidden && !live.paused && !live.busy && document.body.dataset.poll !== "off" && !held();
+}
+
+// held tells what a person does that a refresh would disturb.
+function held() {
+  if (document.querySelector("dialog[open], :popover-open")) return "while this is open";
+  if (document.querySelector("main input[type=checkbox]:checked[data-select]")) return "while you select";
   const at = document.activeElement;
-  if (at && at.matches("main input:not([type=checkbox]):not([type=radio]), main select, main textarea")) return false;
+  if (at && at.matches("main input:not([type=checkbox]):not([type=radio]), main select, main textarea")) return "while you type";
   const selected = getSelection();
-  return !selected || selected.isCollapsed;
+  return !selected || selected.isCollapsed ? "" : "while you select";
 }
 
 const keep = {
@@ -24,6 +32,8 @@ const keep = {
     if (node.nodeType !== 1) return true;
     return !node.matches("[data-keep], main input[type=radio], main input[type=checkbox]") && !typed(node);
   },
+  // What an action has answered stays until the page is left.
+  beforeNodeRemoved(node) { return node.nodeType !== 1 || !node.matches("[data-stays]"); },
 };
 
 // typed tells whether a person changed a field. A refresh that was slow must not take that back.
@@ -45,15 +55,23 @@ async function again() {
   const headers = { "X-Refresh": "1" };
   if (live.tag) headers["If-None-Match"] = live.tag;
   try {
-    const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "follow" });
+    const answer = await fetch(document.body.dataset.url || location.href, { headers, cache: "no-store", redirect: "follow", signal: AbortSignal.timeout(patience) });
     if (answer.status === 401) { location.reload(); return null; }
-    setLive(answer.status === 503 ? "away" : answer.ok || answer.status === 304 ? "on" : "old");
-    if (answer.status === 304) return null;
-    const text = await answer.text();
-    if (!answer.ok && !(answer.status === 503 && document.querySelector("[data-away]"))) return null;
+    const text = answer.status === 304 ? "" : await answer.text();
+    if (answer.ok || answer.status === 304) reached();
+    else unreached(answer.status === 503 ? whyAway(text) : "old");
+    if (answer.status === 304 || !answer.ok && !(answer.status === 503 && document.querySelector("[data-away]"))) return null;
     return { text, tag: answer.headers.get("ETag") };
-  } catch { setLive("away"); return null; }
+  } catch { unreached("server"); return null; }
 }
+
+function whyAway(text) {
+  const away = new DOMParser().parseFromString(text, "text/html").querySelector("[data-away]");
+  return away ? away.dataset.away : "server"; // a proxy in front of the server answered
+}
+
+function reached() { live.at = Date.now(); live.trouble = ""; lamp(); }
+function unreached(why) { live.trouble = why; lamp(); }
 
 function show(answer) {
   const next = new DOMParser().parseFromString(answer.text, "text/html");
@@ -68,15 +86,28 @@ function show(answer) {
   document.dispatchEvent(new Event("refreshed"));
 }
 
-function setLive(state) {
+// The lamp says how old the page is. It is green only for a page that the server gave within the last ten seconds.
+const troubles = { server: "the server is not reached", store: "Redis is away", slow: "the store is too slow", refused: "nothing can be read" };
+
+function lamp() {
   const chip = document.getElementById("live");
   if (!chip) return;
+  const old = Date.now() - live.at > live.fresh, holds = held();
+  const asOf = "As of " + new Date(live.at + skew).toISOString().slice(11, 19) + " UTC";
+  let state = "on", word = "Live";
+  if (live.paused) [state, word] = ["held", "Paused"];
+  else if (live.trouble === "old") [state, word] = ["old", "Not live"];
+  else if (live.trouble) [state, word] = ["away", asOf + ": " + (live.trouble === "store" && document.body.dataset.base.endsWith("/link") ? troubles.refused : troubles[live.trouble])];
+  else if (holds) [state, word] = ["held", "Paused " + holds];
+  else if (old) [state, word] = ["old", asOf];
   chip.dataset.state = state;
+  chip.title = asOf;
   chip.setAttribute("aria-pressed", String(!live.paused));
-  chip.querySelector(".live-word").textContent = live.paused ? "Paused" : state === "old" ? "Not live" : state === "away" ? (document.body.dataset.base.endsWith("/link") ? "Away" : "Redis is away") : "Live";
+  const text = chip.querySelector(".live-word");
+  if (text.textContent !== word) text.textContent = word;
 }
 
-function toggleLive() { live.paused = !live.paused; setLive("on"); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }
+function toggleLive() { live.paused = !live.paused; lamp(); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }
 
 // What the server leaves hidden for those without scripts is shown again.
 function restore() {
@@ -84,7 +115,7 @@ function restore() {
   for (const e of document.querySelectorAll("[data-script]")) e.hidden = false;
   const chosen = document.documentElement.dataset.theme || "auto";
   for (const e of document.querySelectorAll("#theme input")) e.checked = e.value === chosen;
-  setLive("on");
+  lamp();
 }
 
 document.addEventListener("click", (e) => {
@@ -98,6 +129,14 @@ document.addEventListener("change", (e) => {
   if (e.target.value === "auto") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = e.target.value;
   try { localStorage.setItem("theme", e.target.value); } catch {}
 });
+// The result of an action belongs to the page that it led to: a reload shows the page without it.
+if (new URLSearchParams(location.search).has("told")) {
+  const plain = new URL(location.href);
+  plain.searchParams.delete("told");
+  history.replaceState(history.state, "", plain);
+}
 restore();
+setInterval(lamp, 1000);
+for (const event of ["change", "focusin", "focusout", "selectionchange"]) document.addEventListener(event, () => setTimeout(lamp));
 setInterval(() => { if (nothingOpen() && (document.getElementById("live") || document.querySelector("[data-away]"))) refresh(); }, every);
 document.addEventListener("visibilitychange", () => { if (nothingOpen() && document.getElementById("live")) refresh(); });

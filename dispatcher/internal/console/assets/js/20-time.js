@@ -1,7 +1,4 @@
 // Relative times go on, once a second, by the store's clock.
-const told = Date.parse(document.querySelector("meta[name=now]").content);
-const skew = Number.isNaN(told) ? 0 : told - Date.now();
-
 function span(ms) {
   const units = [[86400000, "d"], [3600000, "h"], [60000, "m"], [1000, "s"]];
   for (let i = 0; i < units.length; i++) {

@@ -96,7 +96,7 @@ async function followTail(table) {
     const url = table.dataset.events + (behind || !show.newest ? "" : "&since=" + encodeURIComponent(show.newest));
     try {
       status = await tailEvents(url, behind, (e) => {
-        if (last) setLive("on");
+        if (last) reached();
         last = Date.now();
         wait = 1000;
         if (e.id) behind = e.id;
@@ -106,7 +106,7 @@ async function followTail(table) {
       });
     } catch { status = 503; }
     if (status === 401 || ended === "key") { location.reload(); return; }
-    if (status === 503) setLive("away");
+    if (status === 503) unreached("server");
     if (status === 422) { behind = ""; show.newest = ""; }
     if (ended === "busy") wait = 10000; // other callers need the places to wait
     if (ended === "slow") show.gap("This browser read too slowly, and was cut off.");
@@ -122,6 +122,7 @@ async function followTail(table) {
 
 if (document.querySelector("#tail[data-events]")) {
   document.body.dataset.poll = "off"; // it needs no refresh
+  live.fresh = 35000; // a quiet stream has a comment each 15 s
   followTail(document.getElementById("tail"));
   addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
 }

@@ -24,18 +24,19 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	var shares [][]int
 	for _, group := range conn.Grouped(len(batch), 0, func(i int) int { return s.conn.PartitionOf(batch[i].ID.Lane) }) {
 		for list := group.At; len(list) > 0; {
-			args, size, bytes := make([]any, 0, 11*min(len(list), settleBatch)), 0, 0
+			size, bytes := 0, 0
+			out := outcomes{args: make([]any, 0, 11*min(len(list), settleBatch))}
 			var log read.LogEntry // lines of the outcomes in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
 				met[batch[list[size]].ID] = true // a second outcome of a delivery must see the effect of the first
 				o := &batch[list[size]]
-				args = appendSettlement(args, o)
+				out.add(o)
 				log.Add(o, verdicts[o.Verdict], reasonOf(o))
 				bytes += len(o.Attempt.Excerpt) + len(o.Attempt.Error)
 				size++
 			}
-			jobs = append(jobs, conn.Call{Partition: group.Partition, Args: append(log.Args(len(args)), args...)})
+			jobs = append(jobs, conn.Call{Partition: group.Partition, Args: append(append(log.Args(2+len(out.args)), out.classes, out.statusArg()), out.args...)})
 			shares = append(shares, list[:size])
 			list = list[size:]
 		}
@@ -138,15 +139,72 @@ var verdicts = map[dispatcher.Verdict]string{
 // continues.
 const waitsAlone = "w"
 
-func appendSettlement(args []any, o *dispatcher.Settlement) []any {
-	if o.First && o.Verdict == dispatcher.Delivered && o.Attempt.Number == 1 {
-		switch status := int64(o.Attempt.Status); {
-		case status == 200, status == 0 && o.ID.Lane.IsQueue():
-			return append(args, o.ID.String(), tookMillis(o))
-		case status >= conn.LeastPlain && status <= conn.MostPlain:
-			return append(args, o.ID.String(), -(tookMillis(o)*1000 + status))
-		}
+// outcomes are the arguments of one call of the script: a text with a character for each outcome,
+// one with three digits for each, and their values.
+type outcomes struct {
+	classes  []byte
+	statuses []byte
+	others   bool // some first success has another status than 200
+	args     []any
+}
+
+// Characters of an outcome in the two texts, if all its values follow.
+const (
+	allValues = '-'
+	noStatus  = "000"
+)
+
+func (s *outcomes) statusArg() []byte {
+	if !s.others {
+		return nil
 	}
+	return s.statuses
+}
+
+// add adds an outcome. Of a first success only the delivery follows.
+func (s *outcomes) add(o *dispatcher.Settlement) {
+	if status := plainStatus(o); status > 0 {
+		s.classes = append(s.classes, '0'+byte(latencyClass(o)))
+		s.statuses = strconv.AppendInt(s.statuses, int64(status), 10)
+		s.others = s.others || status != 200
+		s.args = append(s.args, o.ID.String())
+		return
+	}
+	s.classes, s.statuses = append(s.classes, allValues), append(s.statuses, noStatus...)
+	s.args = appendSettlement(s.args, o)
+}
+
+// plainStatus returns the status of a first success that needs no entry in :progress, or 0 for any
+// other outcome.
+func plainStatus(o *dispatcher.Settlement) int {
+	if !o.First || o.Verdict != dispatcher.Delivered || o.Attempt.Number != 1 {
+		return 0
+	}
+	switch status := o.Attempt.Status; {
+	case status == 200, status == 0 && o.ID.Lane.IsQueue():
+		return 200
+	case status >= conn.LeastPlain && status <= conn.MostPlain:
+		return status
+	}
+	return 0
+}
+
+// latencyClass returns the class of the time that a response took. See slots.lua for its use.
+func latencyClass(o *dispatcher.Settlement) int {
+	switch took := o.Attempt.Duration.Round(time.Millisecond); {
+	case took <= 50*time.Millisecond:
+		return 0
+	case took <= 100*time.Millisecond:
+		return 1
+	case took <= 250*time.Millisecond:
+		return 2
+	case took <= time.Second:
+		return 4
+	}
+	return 8 // as if it hung
+}
+
+func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	ms, verdict := conn.MillisUp(o.Wait), verdicts[o.Verdict]
 	switch {
 	case o.Verdict == dispatcher.Back && o.Wait > 0:
@@ -160,7 +218,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
 		meta, excerpt = conn.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
-	return append(args, o.ID.String(), verdict, tookMillis(o), o.Attempt.Status,
+	return append(args, o.ID.String(), verdict, latencyClass(o), o.Attempt.Status,
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 
@@ -195,10 +253,6 @@ func leasedMillis(o *dispatcher.Settlement) int64 {
 		return 0
 	}
 	return o.Leased.UnixMilli()
-}
-
-func tookMillis(o *dispatcher.Settlement) int64 {
-	return int64((o.Attempt.Duration + time.Millisecond/2) / time.Millisecond)
 }
 
 // reasonOf returns the reason of a death, or - for any other outcome.

@@ -2,23 +2,15 @@
 -- breaker. It is put behind order. i: the place of the outcome in ARGV, as settle has it.
 -- needs: common(at_now, breaker_threshold, first_wait, floor, match, now, sub), lane_state(end_network_wait,
 --   last_failing_attempt, set_failing, start_wait, writable), slots(return_token)
-local VERDICT, TOOK, STATUS, WAIT, NUMBER, REASON, META, EXCERPT, BLAME, LEASED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local VERDICT, CLASS, STATUS, WAIT, NUMBER, REASON, META, EXCERPT, BLAME, LEASED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local LONGEST_WAIT = 600000 -- ms; the wait of a breaker doubles up to it
 
 -- Lanes whose breaker opened. Other changes are in fields of the lane: opened_at, closed; reported, 0 or 1, and since; recovered.
 local opened = {}
 
--- class_of returns the latency class of a response.
-local function class_of(took)
-  return took <= 50 and 0 or took <= 100 and 1 or took <= 250 and 2 or took <= 1000 and 4 or WORST
-end
-
--- widen adds one to the window of a lane after a success. A part above the limit does not count, because the limit may have
--- been lowered.
-local function widen(l)
-  local top = l.limits.top
-  l.window = l.window < top and l.window + 1 or top
-end
+-- widen adds n to the window of a lane after as many successes. A part above the limit does not count, because the limit may
+-- have been lowered.
+local function widen(l, n) l.window = math.min(l.window + n, l.limits.top) end
 
 -- learn changes the window and the class of a lane by the response to an attempt. Without an attempt the lane gets its token
 -- back. Consumers set their own pace, so their lanes learn nothing.
@@ -32,8 +24,8 @@ local function learn(i, l)
     l.window, l.slow = math.max(1, floor(math.min(l.window, l.limits.top) / 2)), WORST
     return
   end
-  l.slow = class_of(tonumber(ARGV[i + TOOK]))
-  if ARGV[i + VERDICT] == 'd' then widen(l) end
+  l.slow = tonumber(ARGV[i + CLASS])
+  if ARGV[i + VERDICT] == 'd' then widen(l, 1) end
 end
 
 -- other_outcome ends the wait of a lane for our own network, because an attempt had another outcome.

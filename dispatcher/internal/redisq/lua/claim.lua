@@ -1,7 +1,8 @@
 -- claim: lease ready deliveries to an instance, the lightest lanes first, fair turns among equals.
--- needs: common(all_permits, by, call, first_write, floor, now, num, permits, split, sub, sure), lane_state(all_paused,
---   lanes, load_lanes, loaded), slots(burden, light_enough, slots, take_tokens, tokens_of, weight), sums(append_pair),
---   leases(write_leases), finish(finish), ends(ended, write_ends), lease_ready(lease_ready)
+-- needs: common(all_permits, by, call, first_write, floor, now, num, permits, split, sub, sure, tag),
+--   lane_state(all_paused, lanes, load_lanes, loaded), slots(burden, light_enough, slots, take_tokens, tokens_of,
+--   weight), sums(append_pair, sums), leases(write_leases), finish(finish), ends(ended, write_ends),
+--   lease_ready(lease_ready)
 --
 -- ARGV[3] wanted  most deliveries to lease
 -- ARGV[4] free    free permits of the instance, those wanted among them
@@ -16,7 +17,8 @@ local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
 local wanted, free, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-if call('ZSCORE', FENCED, by) then return { 'fenced' } end
+sums.whole = call('EXISTS', tag, FENCED, MARKS) == 0
+if not sums.whole and call('ZSCORE', FENCED, by) then return { 'fenced' } end
 local heads = call('ZRANGE', LANES, 0, wanted - 1)
 local stale = 0 -- lanes that are placed anew
 local function nothing()
@@ -153,8 +155,9 @@ do
   local apart = {}
   for i = 7, #ARGV do apart[ARGV[i]] = true end
   local taken = { names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart }
-  first_write()
+  first_write(false, sums.whole)
   local leases, lost, later = lease_ready(taken, given, most_bytes, answer)
+  sums.kept = #leases == 2 * #deliveries -- no delivery ended or waits, so :due is as before
   write_leases(leases)
   answer[5], answer[6] = lost, stale + later
 end

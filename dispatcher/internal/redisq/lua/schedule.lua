@@ -1,6 +1,6 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
 -- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, first_addition, format,
---   in_chunks, most_waiting, now, num, only_lane, sub, sure), tenant(add_tenant_shelf, origin_and_tenant,
+--   in_chunks, most_waiting, now, num, only_lane, sub, sure, tag), tenant(add_tenant_shelf, origin_and_tenant,
 --   tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length),
 --   slots(lane_ends, light_enough, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text),
 --   sums(add_counts, append_pair, count, log_line, sums, write_log), leases(write_leases), finish(finish),
@@ -76,11 +76,13 @@ if loaded.epoch ~= ARGV[5] then return redis.error_reply('EMPTIED the data of th
 if all_paused and call('HEXISTS', ARCHIVE, 'restoring') == 1 then -- a repeat of a delivered message would be new here
   return redis.error_reply('RESTORING what was archived: not all ids are known yet')
 end
-if lease > 0 and (all_paused or call('ZSCORE', FENCED, by)) then lease = 0 end
+sums.whole = call('EXISTS', tag, FENCED) == 0
+if lease > 0 and (all_paused or not sums.whole and call('ZSCORE', FENCED, by)) then lease = 0 end
 
-first_addition()
+first_addition(false, sums.whole)
 local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
+local first_due = sums.due -- of :due, with the deliveries of this call
 
 local may_lease
 do
@@ -196,6 +198,7 @@ local function make(e, l)
   end
   if not e.soon then
     append_pair(dues, digits(e.due), delivery)
+    if first_due == 0 or e.due < first_due then first_due = e.due end
     return 'd'
   end
   nready = nready + 1
@@ -327,6 +330,7 @@ for shelf, list in pairs(shelves) do
   if list.owner then add_tenant_shelf(shelf, list.owner) end
 end
 in_chunks('ZADD', DUE, dues)
+sums.due, sums.kept = first_due, true
 for lane, list in pairs(pushes) do
   in_chunks('RPUSH', READY .. lane, list)
   if lanes[lane].ready == #list then lanes[lane].place = true end

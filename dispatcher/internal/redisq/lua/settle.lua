@@ -1,6 +1,6 @@
 -- settle: record the outcomes of attempts. Without the lease only a success counts, and only if the delivery has not ended.
 -- needs: common(at_now, by, call, find, first_write, floor, in_chunks, kept_record, lane_of, marked_delivered, num,
---   read_fields, split, sub, sure), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job),
+--   read_fields, split, sub, sure, tag), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job),
 --   sums(append_pair, count, sums, write_log), finish(finish), ends(ended, write_ends), order(leave_line),
 --   outcome(LEASED, NUMBER, VERDICT, WAIT, opened, record_success, widen), verdict(attempted, fronts, late_marks,
 --   not_due, rung_dues, settle_late, settle_leased, unopened, written)
@@ -54,7 +54,9 @@ if many == 0 then
   return { t, d, w, {}, '' }
 end
 load_lanes(run_lanes)
-local marks, texts = read_fields(MARKS, deliveries), read_fields(PROGRESS, deliveries)
+sums.whole = call('EXISTS', tag, MARKS, TOKENS, EXPIRING, JOBS, UNOPENED) == 0
+if sums.whole then sums.leased = false end
+local marks, texts = sums.whole and NONE or read_fields(MARKS, deliveries), read_fields(PROGRESS, deliveries)
 local leases = call('ZMSCORE', LEASES .. by, unpack(deliveries))
 local leased = deliveries
 
@@ -102,7 +104,7 @@ local function read_each() -- rare
 end
 if not usual then read_each() end
 
-first_write()
+first_write(false, sums.whole and #leased > 0)
 in_chunks('ZREM', LEASES .. by, leased)
 
 -- append_waits appends to an entry of :attempts the due times of its deliveries that wait for their next rung, and their jobs,
@@ -205,6 +207,7 @@ if usual then
     n = n + 2
   end
   codes, news = string.rep('1', many), true
+  sums.kept = true
 else
   codes, news = settle_each()
 end

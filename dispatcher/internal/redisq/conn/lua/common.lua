@@ -150,9 +150,10 @@ first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
 
 -- first_write comes before the first change. Redis refuses a script at its first write if memory is full or the disk is, so
 -- that one must be a command which needs no memory and changes nothing: a mark stays until 2100. It also tells whether the
--- partition is torn: then only the scripts that mend it may go on.
-local function first_write(mends)
-  if call('EXPIREAT', tag, '4102444800') == 1 and not mends then
+-- partition is torn: then only the scripts that mend it may go on. whole: the script has seen that it is not, in a query that
+-- it needs anyhow, and its first change needs no memory. That saves the command.
+local function first_write(mends, whole)
+  if not whole and call('EXPIREAT', tag, '4102444800') == 1 and not mends then
     begun = false
     error('TORN')
   end
@@ -160,8 +161,8 @@ local function first_write(mends)
 end
 
 -- first_addition is first_write for a script that Redis has to refuse if memory is full.
-local function first_addition(mends)
-  if call('EXISTS', tag) == 1 and not mends then
+local function first_addition(mends, whole)
+  if not whole and call('EXISTS', tag) == 1 and not mends then
     begun = false
     error('TORN')
   end
@@ -184,9 +185,13 @@ end
 
 -- in_chunks calls command for the values of a list, in chunks, because unpack has a limit.
 local function in_chunks(command, key, values)
-  for i = 1, #values, 1000 do
-    sure(command, key, unpack(values, i, math.min(i + 999, #values)))
+  local n = #values
+  if n == 0 then return end
+  if n <= 1000 then
+    sure(command, key, unpack(values))
+    return
   end
+  for i = 1, n, 1000 do sure(command, key, unpack(values, i, math.min(i + 999, n))) end
 end
 
 -- read_fields reads fields of a hash that is mostly empty. An empty hash costs one short call.

@@ -128,13 +128,16 @@ end
 
 -- write_ends writes the ends. A script calls it before finish, and before it reads a delivery that it may have ended.
 local function write_ends()
+  local values = #ended.done + #ended.cancelled + #ended.dead
+  if values + #progress_entries + #removed_marks == 0 then return end
+  local lists = { ended.done, ended.cancelled, ended.dead }
   if #ended.cancelled > 0 then add_to(sums.ends, 'cancelled -', #ended.cancelled / 2) end
-  for _, list in ipairs({ ended.done, ended.cancelled, ended.dead }) do
+  for _, list in ipairs(lists) do
     if #list > 0 and end_time() > now then
       for i = 1, #list, 2 do list[i] = num(end_time()) .. sub(list[i], #at_now + 1) end -- with the status behind the ms
     end
   end
-  if #ended.done + #ended.cancelled + #ended.dead > 0 then
+  if values > 0 then
     if sums.leased == nil then
       sums.leased = call('EXISTS', TOKENS, EXPIRING, JOBS, UNOPENED) > 0 -- mostly none exists, so this is one call
       sums.timed = sums.leased and sure('ZCARD', EXPIRING) > 0
@@ -143,7 +146,7 @@ local function write_ends()
       sums.leased = sums.leased and call('HLEN', TOKENS) > 0
     end
     local over = {}
-    for _, list in ipairs((sums.leased or sums.timed or sums.unopened) and { ended.done, ended.cancelled, ended.dead } or NONE) do
+    for _, list in ipairs((sums.leased or sums.timed or sums.unopened) and lists or NONE) do
       for i = 2, #list, 2 do over[#over + 1] = list[i] end
     end
     if sums.leased then in_chunks('HDEL', TOKENS, over) end -- the last leases of the ended deliveries
@@ -155,6 +158,6 @@ local function write_ends()
   in_chunks('ZADD', DEAD, ended.dead)
   in_chunks('HSET', PROGRESS, progress_entries)
   in_chunks('HDEL', MARKS, removed_marks)
-  for i, list in ipairs(sums.sent and { ended.done, ended.cancelled, ended.dead } or NONE) do count_job_ends(i, list) end
+  for i, list in ipairs(sums.sent and lists or NONE) do count_job_ends(i, list) end
   ended, progress_entries, removed_marks = { done = {}, cancelled = {}, dead = {} }, {}, {}
 end

@@ -14,8 +14,8 @@ end
 local function lightest()
   local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
   if not head[2] then return -1 end
-  local score = tonumber(head[2]) or SANE
-  return floor(math.max(0, math.min(score, MOST_WEIGHT * TURN)) / TURN)
+  local w = floor((tonumber(head[2]) or SANE) / TURN)
+  return w < 0 and 0 or w > MOST_WEIGHT and MOST_WEIGHT or w
 end
 local function sooner(a, b)
   if a == 0 or b == 0 then return a + b end
@@ -23,7 +23,8 @@ local function sooner(a, b)
 end
 
 local before_parked, before_weight = earliest(PARKED), lightest()
-local before_due = sooner(earliest(DUE), before_parked)
+sums.due, sums.lightest = earliest(DUE), before_weight
+local before_due = sooner(sums.due, before_parked)
 
 -- hint_weight returns the weight for a hint: -1 while all lanes are paused.
 local function hint_weight(w)
@@ -66,6 +67,7 @@ local function place_lanes()
       if l.stray then unlisted[#unlisted + 1] = name end
     end
   end
+  sums.listed = #unlisted + #claimable > 0
   in_chunks('ZREM', LANES, unlisted)
   in_chunks('ZREM', PULLS, untaken)
   if before_parked > 0 then in_chunks('ZREM', PARKED, unparked) end
@@ -89,7 +91,8 @@ local function write_lanes()
       ins[#ins + 1] = inside
       fresh = fresh or not l.was
     end
-    if used or l.own then
+    local same = l.text and not l.own and l.window == l.state.window and l.slow == l.state.slow -- Lua formats a text slowly
+    if not same and (used or l.own) then
       local text = lane_text(l)
       if text ~= l.text then
         texts[#texts + 1] = l.name
@@ -128,8 +131,8 @@ local function finish()
     write_log('l', table.concat(sums.log, '\n', k, math.min(k + 63, #sums.log)))
   end
 
-  local due = sooner(earliest(DUE), (moved or sums.parked) and earliest(PARKED) or before_parked)
-  local w = hint_weight(lightest())
+  local due = sooner(sums.kept and sums.due or earliest(DUE), (moved or sums.parked) and earliest(PARKED) or before_parked)
+  local w = hint_weight(sums.listed and lightest() or sums.lightest)
   local earlier = due > 0 and (before_due == 0 or due < before_due)
   local lighter = w >= 0 and (before_weight < 0 or w < before_weight)
   if silent == '0' and (earlier or lighter or #sums.takeable > 0) then

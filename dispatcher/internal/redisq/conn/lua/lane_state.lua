@@ -15,13 +15,13 @@ local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, op
 local function parse_lane(text)
   local s = parsed_lanes[text]
   if not s then
-    local w, f, o, u, t, k, c, more, since = match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)( (%d+) %d+.*)$')
+    local w, rest, f, o, u, t, k, c, more, since = match(text, '^(%d+) ((%d+) (%d+) (%d+) (%d+) (%d+)) (%d+)( (%d+) %d+.*)$')
     s = FRESH
     if more then
       local away, wait
       if find(more, 'e', 1, true) then away, wait = match(more, ' e(%d+)-(%d+)$') end
       s = {
-        window = tonumber(w), slow = tonumber(c), rest = f .. ' ' .. o .. ' ' .. u .. ' ' .. t .. ' ' .. k, more = more,
+        window = tonumber(w), slow = tonumber(c), rest = rest, more = more,
         fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k), failing = tonumber(since),
         egress = tonumber(away) or 0, wait = tonumber(wait) or 0,
       }

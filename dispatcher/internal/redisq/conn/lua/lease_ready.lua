@@ -1,8 +1,8 @@
 -- lease_ready: the leases of claim and take, from the heads of ready lists. It is put behind order. It takes no arguments of
 -- its own: ARGV[3..] is the script's.
 -- needs: common(at_now, call, created_at, expires_at, micros, now, num, read_fields, sure), slots(return_token),
---   progress(is_suspect, parse_progress, progress_text, waiting_status), sums(append_pair, count), ends(drop_delivery,
---   end_dead_unattempted, end_marked, progress_entries, removed_marks), order(leave_line)
+--   progress(is_suspect, parse_progress, progress_text, waiting_status), sums(append_pair, count, sums),
+--   ends(drop_delivery, end_dead_unattempted, end_marked, progress_entries, removed_marks), order(leave_line)
 
 -- postpone_suspect lets a suspect wait because the caller has as many suspects as it may lease. The wait is 0.5 to 3.5 s,
 -- different for each suspect, so that few of them come back at a time.
@@ -31,7 +31,7 @@ local function lease_ready(taken, given, most_bytes, answer)
     return_token(l)
     given[l], names[k], bytes, k = given[l] - 1, nil, bytes - #(records[k] or ''), k - 1
   end
-  local texts, marks = read_fields(PROGRESS, names), read_fields(MARKS, names)
+  local texts, marks = read_fields(PROGRESS, names), sums.whole and NONE or read_fields(MARKS, names)
   for l, many in pairs(given) do
     if many > 0 then call('LTRIM', READY .. l.name, many, -1) end
   end

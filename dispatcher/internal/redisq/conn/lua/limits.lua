@@ -23,12 +23,13 @@ end
 
 -- limits_of returns the limits of a lane with this text, or its defaults if the text is missing or malformed.
 local function limits_of(name, text)
-  if sub(name, 1, 2) == 'q_' then
+  local first, second = string.byte(name, 1, 2)
+  if first == 113 and second == 95 then -- q_
     local limits = text and parse_limits(text) or DEFAULTS.taken
     limits.pull = true
     return limits
   end
-  return text and parse_limits(text) or sub(name, 1, 3) == 'ep_' and DEFAULTS.lost or DEFAULTS.none
+  return text and parse_limits(text) or first == 101 and sub(name, 1, 3) == 'ep_' and DEFAULTS.lost or DEFAULTS.none
 end
 
 -- pauses_all reports whether the text of the lane * pauses all lanes.

@@ -1,12 +1,17 @@
 -- sums: the counts and the log lines of a script, which finish writes. It is put behind common. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
--- needs: common(at_now, call, sure)
+-- needs: common(at_now, call, find, sure)
 --
 -- Fields of sums: counts, buried and ends are added to the hashes of these names. log has the lines for :attempts. died has
 -- the deaths that finish returns to the caller. takeable are the lanes that came to :pulls, which finish publishes. watched
 -- are the deliveries whose message expires (expiry.lua). readied and parked are true if a delivery became ready, or if
--- another script changed :parked.
-local sums = { counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {}, watched = {} }
+-- another script changed :parked. due is the earliest time of :due, and kept says that it is so at the end too. lightest is
+-- the weight of the lightest lane, until listed says that :lanes has changed. whole is true if the script has seen that the
+-- partition is not torn, and that some keys which mostly do not exist do not.
+local sums = {
+  counts = {}, buried = {}, ends = {}, log = {}, died = {}, takeable = {}, watched = {},
+  due = 0, kept = false, lightest = -1, listed = false, whole = false,
+}
 local function add_to(list, field, n) list[field] = (list[field] or 0) + n end
 local function count(status, n) add_to(sums.counts, status, n) end
 local function count_dead(lane, reason, n)
@@ -43,11 +48,11 @@ local function add_counts(hash, deltas)
 end
 
 -- write_log adds an entry to :attempts, which trim cuts. It begins the stream again if the last entry has the highest possible
--- id, or if the key is no stream. If the new id is the first of the present ms, no clock was ahead of this one, because ids
--- never go back. Any other error, such as a missing right, leaves the entries there: the archive may not have read them.
+-- id, or if the key is no stream. If the new id is of the present ms, no clock was ahead of this one, because ids never go
+-- back. Any other error, such as a missing right, leaves the entries there: the archive may not have read them.
 local function write_log(...)
   local id = redis.pcall('XADD', ATTEMPTS, '*', ...)
-  if sums.newest == nil then sums.newest = id == at_now .. '-0' end
+  if sums.newest == nil then sums.newest = type(id) == 'string' and find(id, at_now .. '-', 1, true) == 1 end
   if type(id) == 'table' and id.err then
     local useless = string.find(id.err, 'last possible', 1, true) or string.find(id.err, 'WRONGTYPE', 1, true)
     if useless then call('DEL', ATTEMPTS) end

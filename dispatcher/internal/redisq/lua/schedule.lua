@@ -1,5 +1,5 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
--- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, first_addition, format,
+-- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find, first_addition, format,
 --   in_chunks, most_waiting, now, num, only_lane, sub, sure, tag), tenant(add_tenant_shelf, origin_and_tenant,
 --   tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length),
 --   slots(lane_ends, light_enough, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text),
@@ -21,11 +21,39 @@
 --   ms, 0 if it is not kept. Letters: d due, r ready, l leased, b behind another, x dead: disabled, o dead: the lane is full,
 --   c cancelled: deleted, s there already, f not made: the lane is full
 local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
-local entries, ids, names = {}, {}, {}
+local entries, ids, names, records = {}, {}, {}, {}
 local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
--- read_messages reads the arguments.
-local function read_messages()
-  local at, many, nnames = told and 7 or 6, 0, 0
+local first_message = told and 7 or 6
+
+-- Most messages have one lane, that of a URL or an endpoint, and neither an expiry, an ordering key, a subject, a body apart nor
+-- a time. Where all are so, the call is usual, and nothing else is read of them. Behind the times, such a record begins with
+-- usual_head: no expiry, no key, and the lane. So it is seen at once that a message goes to the same lane as the one before.
+-- names has the lane of each run of messages of one lane, run_ends its last message.
+local usual, run_ends = true, {}
+do
+  local at, many, runs, usual_head, kind_at, last_when = first_message, 0, 0, nil, nil, nil
+  while ARGV[at] and usual do
+    local record, when = ARGV[at + 1], ARGV[at + 2]
+    if not usual_head or find(record, usual_head, 29, true) ~= 29 then
+      local lane = only_lane(record)
+      usual_head, kind_at = NEVER .. NO_KEY .. string.char(#lane) .. lane, 47 + #lane
+      usual = lane ~= '' and find(record, usual_head, 29, true) == 29
+      runs = runs + 1
+      names[runs] = lane
+    end
+    if when ~= last_when then usual, last_when = usual and find(when, '+', 1, true) == 1, when end
+    local kind = string.byte(record, kind_at) -- of the first field of the meta: 12 a body apart, 16 a subject
+    if kind == 12 or kind == 16 then usual = false end
+    many = many + 1
+    ids[many], records[many], run_ends[runs] = ARGV[at], record, many
+    at = at + 3
+  end
+end
+
+-- read_messages reads messages that are not usual.
+local function read_messages() -- rare
+  local at, many, nnames = first_message, 0, 0
+  ids, names = {}, {}
   while ARGV[at] do
     local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local lane, list, fan, body, sign = only_lane(record), false, false, nil, sub(when, 1, 1)
@@ -66,7 +94,7 @@ local function read_messages()
     }
   end
 end
-read_messages()
+if not usual then read_messages() end
 if #ids == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
@@ -81,6 +109,23 @@ if lease > 0 and (all_paused or not sums.whole and call('ZSCORE', FENCED, by)) t
 
 first_addition(false, sums.whole)
 local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
+
+-- In a usual call, also all messages are new, and their lanes neither end them nor order them, and have room. kept has the
+-- messages that this call stores.
+for i = 1, usual and #ids or 0 do
+  usual = usual and not known[i] and not kept[ids[i]]
+  kept[ids[i]] = records[i]
+end
+for _, l in ipairs(loaded) do
+  local limits = l.limits
+  usual = usual and not limits.pull and not limits.ordered and not lane_ends(l)
+    and (most_waiting == 0 or l.waiting + #ids <= most_waiting)
+end
+if not usual and #entries == 0 then
+  kept = {}
+  read_messages()
+end
+
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 local first_due = sums.due -- of :due, with the deliveries of this call
 
@@ -88,19 +133,23 @@ local may_lease
 do
   local leasable = {} -- lane -> how many more it may have in flight by leases given here
 
-  -- may_lease reports whether a delivery may be attempted by the caller at once, before any other instance claims it. An
-  -- expired delivery is not leased; a claim ends it.
-  function may_lease(e, l)
-    if nleases >= lease or not e.soon or (l.ready or ready_length(l)) > 0 then return false end
+  -- may_lease reports whether a delivery of a lane may be attempted by the caller at once, before any other instance claims it.
+  function may_lease(l)
+    if nleases >= lease or (l.ready or ready_length(l)) > 0 then return false end
     local most = leasable[l]
     if not most then
       most = l.limits.held == '-' and not l.limits.pull and l.state.till <= now and l.state.egress == 0 and slots(l) or 0
       leasable[l] = most
     end
-    if l.flying >= most or not light_enough(l, free - nleases) or (l.limits.interval > 0 and tokens_of(l) == 0) then return false end
-    local expiry = expires_at(e.record)
-    return expiry == 0 or expiry > now
+    return l.flying < most and light_enough(l, free - nleases) and (l.limits.interval == 0 or tokens_of(l) > 0)
   end
+end
+
+-- may_lease_it reports that of a delivery. An expired one is not leased; a claim ends it.
+local function may_lease_it(e, l)
+  if not e.soon or not may_lease(l) then return false end
+  local expiry = expires_at(e.record)
+  return expiry == 0 or expiry > now
 end
 local function full(l) return most_waiting > 0 and l.waiting >= most_waiting end
 
@@ -112,7 +161,7 @@ local function refused(e)
     local l = lanes[name]
     if full(l) and not lane_ends(l) then
       local key = line_of(l, e.record)
-      if (key and last_score(l, key)) or not may_lease(e, l) then return true end
+      if (key and last_score(l, key)) or not may_lease_it(e, l) then return true end
     end
   end
   return false
@@ -126,41 +175,60 @@ end
 
 -- digits formats a due time. It caches the last one, because mostly all due times are the same, and to format one costs as much as
 -- the rest of its answer.
-local digits
-do
-  local last, last_digits
-  function digits(ms)
-    if ms ~= last then last, last_digits = ms, format('%d', ms) end
-    return last_digits
+local last_due, last_digits
+local function digits(ms)
+  if ms ~= last_due then last_due, last_digits = ms, format('%d', ms) end
+  return last_digits
+end
+
+-- shelf_of returns what is added to the shelf of a lane: times and ids. A lane is listed with its tenant if it has no
+-- deliveries, as far as this script knows. So a message of a lane in use costs nothing.
+local shelves = {} -- by name
+local function shelf_of(l, record, queue)
+  local list = shelves[l.name]
+  if not list then
+    list = {}
+    shelves[l.name] = list
+    if not l.was and not queue then
+      local _, owner = tenant_shelf(l.name, record)
+      list.owner = owner
+    end
+  end
+  return list
+end
+
+-- shelve adds a delivery to the shelf of its lane, and of its tenant in a queue. Messages of one call mostly have one time, and
+-- to read it costs as much as the rest.
+local accepted, accepted_digits
+local function shelve(e, l)
+  local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
+  local list, at = shelf_of(l, e.record, queue), sub(e.record, 17, 22)
+  if at ~= accepted then accepted, accepted_digits = at, num(created_at(e.record)) end
+  append_pair(list, accepted_digits, e.id)
+  if queue then
+    local shelf, owner = tenant_shelf(l.name, e.record)
+    if not shelf then return end
+    shelves[shelf] = shelves[shelf] or { owner = owner }
+    append_pair(shelves[shelf], accepted_digits, e.id)
   end
 end
 
--- shelve adds a delivery to the shelf of its lane, and of its tenant in a queue. Messages of one call mostly have one time,
--- and to read it costs as much as the rest. A lane is listed with its tenant if it has no deliveries, as far as this
--- script knows. So a message of a lane in use costs nothing.
-local shelve, shelves = nil, {} -- name -> times and ids
-do
-  local accepted, accepted_digits
-  function shelve(e, l)
-    local list, at = shelves[l.name], sub(e.record, 17, 22)
-    if at ~= accepted then accepted, accepted_digits = at, num(created_at(e.record)) end
-    local queue = l.limits.pull and sub(l.name, 1, 2) == 'q_'
-    if not list then
-      list = {}
-      shelves[l.name] = list
-      if not l.was and not queue then
-        local _, owner = tenant_shelf(l.name, e.record)
-        list.owner = owner
-      end
-    end
-    append_pair(list, accepted_digits, e.id)
-    if queue then
-      local shelf, owner = tenant_shelf(l.name, e.record)
-      if not shelf then return end
-      shelves[shelf] = shelves[shelf] or { owner = owner }
-      append_pair(shelves[shelf], accepted_digits, e.id)
-    end
+-- lease_it leases a delivery to the caller. make_ready lets it wait in the ready list of its lane.
+local function lease_it(l, delivery)
+  append_pair(leases, at_now, delivery)
+  nleases = nleases + 1
+  l.flying = l.flying + 1
+  if l.limits.interval > 0 then take_tokens(l, 1) end
+end
+local function make_ready(l, id, due)
+  nready = nready + 1
+  local list = pushes[l.name]
+  if not list then
+    list = {}
+    pushes[l.name] = list
   end
+  list[#list + 1] = (due < now and format('%d', due) or at_now) .. ':' .. id
+  l.ready = ready_length(l) + 1
 end
 
 -- make puts one delivery where it belongs and returns the letter of the place.
@@ -174,7 +242,7 @@ local function make(e, l)
   end
   local key = line_of(l, e.record)
   local behind = key and last_score(l, key)
-  local now_leased = not behind and may_lease(e, l)
+  local now_leased = not behind and may_lease_it(e, l)
   if not now_leased and full(l) then
     if not e.fan then return 'f' end
     shelve(e, l)
@@ -185,10 +253,7 @@ local function make(e, l)
   if key then join_line(l, key, e.id) end
   if sub(e.record, 29, 34) ~= NEVER then watch_expiry(delivery, e.record) end -- mostly it does not expire: then this saves two calls
   if now_leased then
-    append_pair(leases, at_now, delivery)
-    nleases = nleases + 1
-    l.flying = l.flying + 1
-    if l.limits.interval > 0 then take_tokens(l, 1) end
+    lease_it(l, delivery)
     return 'l'
   end
   l.waiting = l.waiting + 1
@@ -201,14 +266,7 @@ local function make(e, l)
     if first_due == 0 or e.due < first_due then first_due = e.due end
     return 'd'
   end
-  nready = nready + 1
-  local list = pushes[l.name]
-  if not list then
-    list = {}
-    pushes[l.name] = list
-  end
-  list[#list + 1] = format('%d:', math.min(e.due, now)) .. e.id
-  l.ready = ready_length(l) + 1
+  make_ready(l, e.id, e.due)
   return 'r'
 end
 
@@ -289,24 +347,72 @@ local function again(e, old) -- rare
   return table.concat(letters)
 end
 
-local answer, words, n = { 0, 0, 0, {} }, {}, 0
-for i, e in ipairs(entries) do
-  local old = known[i] or kept[e.id] -- a second entry of an id in one batch is compared with the first
-  if not old then
-    words[n + 1] = accept(e)
-    words[n + 2] = digits(e.due)
-    n = n + 2
-  elseif sub(old, 1, DIGEST) ~= sub(e.record, 1, DIGEST) then
-    unstage(e)
-    words[n + 1], words[n + 2] = '3' .. letter('s', e), '0'
-    n = n + 2
-  else
-    words[n + 1] = again(e, old)
-    words[n + 2], words[n + 3] = digits(e.due), #old > DIGEST and num(created_at(old)) or '0'
-    n = n + 3
+local words = {}
+
+-- schedule_each stores the messages of a call that is not usual.
+local function schedule_each() -- rare
+  local n = 0
+  for i, e in ipairs(entries) do
+    local old = known[i] or kept[e.id] -- a second entry of an id in one batch is compared with the first
+    if not old then
+      words[n + 1] = accept(e)
+      words[n + 2] = digits(e.due)
+      n = n + 2
+    elseif sub(old, 1, DIGEST) ~= sub(e.record, 1, DIGEST) then
+      unstage(e)
+      words[n + 1], words[n + 2] = '3' .. letter('s', e), '0'
+      n = n + 2
+    else
+      words[n + 1] = again(e, old)
+      words[n + 2], words[n + 3] = digits(e.due), #old > DIGEST and num(created_at(old)) or '0'
+      n = n + 3
+    end
   end
 end
-answer[5] = table.concat(words, ' ')
+
+-- schedule_usual stores the messages of a usual call. For each message it does what accept and make do.
+local function schedule_usual()
+  local first, last_when, due, soon, digits_of_due, letter, word = 1, nil, nil, nil, nil, nil, nil
+  local created, created_digits
+  for r, name in ipairs(names) do
+    local l, prefix, shelf = lanes[name], name .. ':', nil
+    shelf = shelf_of(l, records[first])
+    if not l.text and not l.leads then l.leads = origin_and_tenant(records[first]) end
+    for i = first, run_ends[r] do
+      local id, record, when = ids[i], records[i], ARGV[first_message + 3 * i - 1]
+      if when ~= last_when then
+        last_when, due, letter = when, ceil_now + tonumber(sub(when, 2)), nil
+        soon, digits_of_due = due <= now or when == '+0', format('%d', due)
+        if not soon and (first_due == 0 or due < first_due) then first_due = due end
+      end
+      if not created or find(record, created, 17, true) ~= 17 then
+        created, created_digits = sub(record, 17, 22), num(created_at(record))
+      end
+      append_pair(shelf, created_digits, id)
+      fresh[2 * i - 1], fresh[2 * i] = id, record
+      if told then made_bytes = made_bytes + #record end
+      local place = 'd'
+      if soon and may_lease(l) then
+        place = 'l'
+        lease_it(l, prefix .. id)
+      else
+        l.waiting = l.waiting + 1
+        if soon then
+          place = 'r'
+          make_ready(l, id, due)
+        else
+          append_pair(dues, digits_of_due, prefix .. id)
+        end
+      end
+      if place ~= letter then letter, word = place, '1' .. place .. ' ' .. digits_of_due end
+      words[i] = word
+    end
+    first = run_ends[r] + 1
+  end
+  made = true
+end
+if usual then schedule_usual() else schedule_each() end
+local answer = { 0, 0, 0, {}, table.concat(words, ' ') }
 count('in_flight', nleases)
 count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)

@@ -31,6 +31,7 @@ const (
 type accepter struct {
 	engine  *Engine
 	evictor *evictor
+	room    room // of a flush
 	tickets chan *ticket
 	more    wait.Signal // more is waiting than one call takes
 }
@@ -48,7 +49,10 @@ type ticket struct {
 }
 
 func newAccepter(e *Engine) *accepter {
-	return &accepter{engine: e, evictor: newEvictor(e), tickets: make(chan *ticket, acceptQueue), more: wait.NewSignal()}
+	return &accepter{
+		engine: e, evictor: newEvictor(e), room: roomFor(e.deliveries.Partitions()),
+		tickets: make(chan *ticket, acceptQueue), more: wait.NewSignal(),
+	}
 }
 
 // accept stores entries and returns the result of each. If ctx ends first, it is unknown
@@ -143,7 +147,7 @@ func (a *accepter) Run(ctx context.Context) error {
 			}
 		}
 		open = a.gather(open)
-		if enough(open) && len(a.tickets) > 0 {
+		if a.room.enough(open) && len(a.tickets) > 0 {
 			a.more.Set()
 		}
 		left, begun := a.flush(calls, open)
@@ -157,7 +161,7 @@ func (a *accepter) Run(ctx context.Context) error {
 func (a *accepter) help(ctx context.Context) {
 	for range a.more {
 		for open := a.gather(nil); len(open) > 0; {
-			full := enough(open)
+			full := a.room.enough(open)
 			left, begun := a.flush(ctx, open)
 			if full {
 				left = a.gather(left)
@@ -169,12 +173,12 @@ func (a *accepter) help(ctx context.Context) {
 
 // gather adds waiting tickets until they fill a flush.
 func (a *accepter) gather(open []*ticket) []*ticket {
-	n, all := lightOf(open)
-	for !full(n, all) && len(open) < acceptQueue {
+	n, all := a.room.light(open)
+	for !a.room.filled(n, all) && len(open) < acceptQueue {
 		select {
 		case t := <-a.tickets:
 			open = append(open, t)
-			more, besides := t.light()
+			more, besides := a.room.lightOf(t)
 			n, all = n+more, all.plus(besides)
 		default:
 			return open
@@ -190,11 +194,11 @@ func (a *accepter) flush(ctx context.Context, open []*ticket) (left, begun []*ti
 	e := a.engine
 	e.progress.accept.begin()
 	defer e.progress.accept.end()
-	batch, turns := deal(open)
+	batch, turns := deal(open, a.room)
 	lease := 0
 	name, may := e.mayLease()
 	if may {
-		lease = e.permits.try(len(batch))
+		lease = e.permits.try(min(len(batch), flushLeases))
 	}
 	free := e.permits.free() + lease
 	traced := slices.ContainsFunc(open, func(t *ticket) bool { return t.traced })

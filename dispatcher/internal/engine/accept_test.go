@@ -109,12 +109,45 @@ func TestEachCallerGetsItsOwnResults(t *testing.T) {
 		all.Wait()
 		total := 0
 		for _, c := range r.queue.seen("schedule") {
-			require.LessOrEqual(t, c.n, engine.FlushMost)
+			require.LessOrEqual(t, c.n, engine.FlushLeast)
 			total += c.n
 		}
 		require.Equal(t, 1303, total)
 		r.stop(t)
 	})
+}
+
+func TestAFlushTakesMoreMessagesTheMorePartitionsTheyMayGoTo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		partitions int
+		want       []int
+	}{
+		"one":          {1, []int{1, 256, 256, 256, 256, 256, 220}},
+		"a few":        {8, []int{1, 512, 512, 476}},
+		"many":         {128, []int{1, engine.FlushMost, 476}},
+		"no more than": {512, []int{1, engine.FlushMost, 476}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.partitions = c.partitions })
+				release := blockFirst(r.queue, "schedule")
+				r.start(t)
+				var all sync.WaitGroup
+				r.put(t, &all, message("first"))
+				r.put(t, &all, messages("many", 1500)...)
+				release()
+				all.Wait()
+				calls := r.queue.seen("schedule")
+				require.Equal(t, c.want, sizes(calls))
+				for _, call := range calls {
+					require.LessOrEqual(t, call.leased, engine.FlushLeases, "permits that it takes from the claims")
+				}
+				r.stop(t)
+			})
+		})
+	}
 }
 
 func TestASinglePublishDoesNotWaitForAllOfALargeOne(t *testing.T) {
@@ -182,16 +215,16 @@ func TestWhatIsMoreThanACallTakesGoesInAnotherMeanwhile(t *testing.T) {
 		}
 		publish("first", 1)
 		for i := range 8 {
-			publish(fmt.Sprintf("large_%d", i), engine.FlushMost-6)
+			publish(fmt.Sprintf("large_%d", i), engine.FlushLeast-6)
 		}
 		close(release)
 		all.Wait()
 		total := 0
 		for _, c := range r.queue.seen("schedule") {
-			require.LessOrEqual(t, c.n, engine.FlushMost)
+			require.LessOrEqual(t, c.n, engine.FlushLeast)
 			total += c.n
 		}
-		require.Equal(t, 1+8*(engine.FlushMost-6), total)
+		require.Equal(t, 1+8*(engine.FlushLeast-6), total)
 		r.stop(t)
 	})
 }

@@ -4,16 +4,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// A flush takes at most flushMost messages, flushBytes and flushLanes. Redis works 30 to 50 µs
-// for each lane, so other calls wait for at most some 25 ms. A turn of one caller takes at
-// most turnBytes and turnLanes. Callers get more turns while the flush has room.
+// A flush calls a script in each partition of its messages, and a call costs Redis as much as
+// several messages. So a flush takes flushPart messages for each partition of the queue, at least
+// flushLeast and at most flushMost, twice as many lanes, and flushBytes. Redis works 30 to 50 µs
+// for each lane, and serves others between two calls. The store puts at most 64 messages into a
+// call, so others wait for some 3 ms. A turn of one caller takes at most turnBytes and turnLanes.
+// Callers get more turns while the flush has room.
 const (
-	flushMost  = 256
-	flushLanes = 512
+	flushPart  = 64
+	flushLeast = 256
+	flushMost  = 1024
 	flushBytes = 4 << 20
 	turnLanes  = 64
 	turnBytes  = 256 << 10
 )
+
+// flushLeases is the number of permits that a flush takes at most, so that claims get some too.
+const flushLeases = 256
 
 // cost is the work that entries cause in the queue.
 type cost struct{ lanes, bytes int }
@@ -23,10 +30,24 @@ func (c cost) plus(d cost) cost { return cost{c.lanes + d.lanes, c.bytes + d.byt
 // within reports whether c is at most d, in lanes and in bytes.
 func (c cost) within(d cost) bool { return c.lanes <= d.lanes && c.bytes <= d.bytes }
 
-var (
-	flushCost = cost{flushLanes, flushBytes}
-	turnCost  = cost{turnLanes, turnBytes}
-)
+var turnCost = cost{turnLanes, turnBytes}
+
+// room is what one flush takes: messages, lanes and bytes.
+type room struct {
+	most int
+	cost cost
+}
+
+// roomFor returns the room of a flush into a queue of some partitions.
+func roomFor(partitions int) room {
+	most := min(max(flushPart*partitions, flushLeast), flushMost)
+	return room{most, cost{lanes: 2 * most, bytes: flushBytes}}
+}
+
+// filled reports whether n entries with the total cost fill a flush.
+func (r room) filled(n int, all cost) bool {
+	return n >= r.most || all.lanes >= r.cost.lanes || all.bytes >= r.cost.bytes
+}
 
 func costOf(e *dispatcher.Entry) cost { return cost{len(e.Lanes), len(e.Message.Body)} }
 
@@ -50,6 +71,7 @@ type turn struct {
 
 // dealing is a flush under construction.
 type dealing struct {
+	room  room
 	batch []dispatcher.Entry
 	turns []turn
 	spent cost
@@ -57,7 +79,7 @@ type dealing struct {
 
 // fits reports whether the flush has room for an entry. An empty flush has room for any entry.
 func (d *dealing) fits(e *dispatcher.Entry) bool {
-	return len(d.batch) == 0 || len(d.batch) < flushMost && d.spent.plus(costOf(e)).within(flushCost)
+	return len(d.batch) == 0 || len(d.batch) < d.room.most && d.spent.plus(costOf(e)).within(d.room.cost)
 }
 
 // take adds the next entry of a ticket to the flush.
@@ -76,9 +98,9 @@ func (d *dealing) take(t *ticket) {
 // deal chooses the entries of a flush. Each ticket gets a turn, and more turns while there is
 // room. Heavy entries come last, in their order, so that a large fan-out delays no other
 // caller. If there are heavy entries, deal always takes one.
-func deal(open []*ticket) ([]dispatcher.Entry, []turn) {
-	n, _ := lightOf(open)
-	d := &dealing{batch: make([]dispatcher.Entry, 0, min(n+1, flushMost)), turns: make([]turn, 0, len(open))}
+func deal(open []*ticket, r room) ([]dispatcher.Entry, []turn) {
+	n, _ := r.light(open)
+	d := &dealing{room: r, batch: make([]dispatcher.Entry, 0, min(n+1, r.most)), turns: make([]turn, 0, len(open))}
 	for d.round(open) {
 	}
 	large := false
@@ -112,9 +134,9 @@ func (d *dealing) round(open []*ticket) (more bool) {
 	return more
 }
 
-// light counts the entries of a ticket that are not heavy, until they fill a flush.
-func (t *ticket) light() (n int, all cost) {
-	for i := t.sent; i < len(t.entries) && !full(n, all); i++ {
+// lightOf counts the entries of a ticket that are not heavy, until they fill a flush.
+func (r room) lightOf(t *ticket) (n int, all cost) {
+	for i := t.sent; i < len(t.entries) && !r.filled(n, all); i++ {
 		if e := &t.entries[i]; !heavy(e) {
 			n, all = n+1, all.plus(costOf(e))
 		}
@@ -122,19 +144,14 @@ func (t *ticket) light() (n int, all cost) {
 	return n, all
 }
 
-// full reports whether n entries with the total cost fill a flush.
-func full(n int, all cost) bool {
-	return n >= flushMost || all.lanes >= flushLanes || all.bytes >= flushBytes
-}
-
-// lightOf counts the entries of tickets that are not heavy.
-func lightOf(open []*ticket) (n int, all cost) {
+// light counts the entries of tickets that are not heavy.
+func (r room) light(open []*ticket) (n int, all cost) {
 	for _, t := range open {
-		more, besides := t.light()
+		more, besides := r.lightOf(t)
 		n, all = n+more, all.plus(besides)
 	}
 	return n, all
 }
 
 // enough reports whether the light entries of tickets fill a flush.
-func enough(open []*ticket) bool { return full(lightOf(open)) }
+func (r room) enough(open []*ticket) bool { return r.filled(r.light(open)) }

@@ -10,7 +10,9 @@ import (
 // What the tests outside the package need of its inside. Numbers first, so
 // that the tests repeat none.
 const (
+	FlushLeast     = flushLeast
 	FlushMost      = flushMost
+	FlushLeases    = flushLeases
 	SettleMost     = settleMost
 	TrimAfter      = trimAfter
 	SlowAfter      = slowAfter

@@ -87,7 +87,7 @@ func TestTheFirstAttemptHasTheQueuesTime(t *testing.T) {
 			r.queue.direct = true
 			r.queue.hook = failing("peek", d.ErrUnavailable) // nothing was heard before
 			r.start(t)
-			_, err := r.Publish(t.Context(), messages("m", engine.FlushMost))
+			_, err := r.Publish(t.Context(), messages("m", engine.FlushLeast))
 			require.NoError(t, err)
 			synctest.Wait()
 			require.NotEmpty(t, r.sender.sent())

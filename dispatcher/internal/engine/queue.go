@@ -31,6 +31,9 @@ type Deliveries interface {
 	// permits. The results have the order of the entries. An error of one entry is in its
 	// result. An error of all entries is returned.
 	Schedule(ctx context.Context, by string, free, lease int, batch []dispatcher.Entry) ([]dispatcher.ScheduleResult, error)
+	// Partitions returns the number of parts of the queue. Schedule calls each part that has
+	// some of the batch. The number stays while the instance runs.
+	Partitions() int
 	// Move makes a batch of due deliveries ready in each part of the queue, and ends waiting
 	// deliveries that expired. It returns a wait of 0 if more may be due. If it knows of
 	// nothing due, it sends no query and returns the time until then. A negative wait means

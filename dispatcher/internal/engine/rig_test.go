@@ -78,7 +78,7 @@ func (q *testQueue) entry(lane d.Lane, m *d.Message) d.Entry {
 
 func (q *testQueue) schedule(batch ...d.Entry) {
 	for len(batch) > 0 {
-		n := min(len(batch), engine.FlushMost)
+		n := min(len(batch), engine.FlushLeast)
 		out, err := q.still().Schedule(context.Background(), "quiet", 0, 0, batch[:n])
 		require.NoError(q.t, err)
 		for _, o := range out {

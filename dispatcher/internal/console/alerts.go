@@ -133,6 +133,11 @@ func endpointAlert(e wire.EndpointView) (Alert, bool) {
 		l.Why, l.Since = e.DisabledReason, e.DisabledAt
 	case e.State == "open":
 		l.Since = e.FailingSince
+	case e.State == "active" && !e.FailingSince.IsZero(): // its merchant is told so too
+		return Alert{
+			Icon: "failing", Title: cmp.Or(l.UID, alertHost(l.URL), l.Lane) + " fails", Since: e.FailingSince, Word: "for", Link: laneLink(l), weight: 5,
+			Text: "No attempt has succeeded since then. " + countOf(int64(l.Waiting), "waits", "wait") + ".",
+		}, true
 	}
 	return laneAlert(l)
 }

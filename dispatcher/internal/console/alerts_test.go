@@ -26,7 +26,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 		},
 		Endpoints: []wire.EndpointView{
 			{ID: "ep_2", State: "open"}, {ID: "ep_3", Endpoint: wire.Endpoint{URL: "https://atlas.example/p"}, State: "disabled", DisabledReason: "gone", DisabledAt: alertsAt}, {ID: "ep_4", State: "active"},
-			{ID: "ep_5", State: "unverified", Waiting: 2},
+			{ID: "ep_5", State: "unverified", Waiting: 2}, {ID: "ep_7", Endpoint: wire.Endpoint{UID: "books"}, State: "active", FailingSince: alertsAt, Waiting: 1},
 		},
 		Jobs: []wire.Job{
 			{ID: "j1", Kind: "retry", State: "running", Matched: 200, Done: 50, Failed: 2}, {ID: "j2", Kind: "purge", State: "failed", Error: "no room", EndedAt: alertsAt}, {ID: "j3", State: "done"},
@@ -50,6 +50,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 		"api.shop.example does not answer: Its breaker opened after 20 failures in a row. 1 waits. /lanes/u_1",
 		"new is not verified: A link set its URL; a test that succeeds lets it go on. 1 waits. /endpoints/ep_6",
 		"ep_5 is not verified: A link set its URL; a test that succeeds lets it go on. 2 wait. /endpoints/ep_5",
+		"books fails: No attempt has succeeded since then. 1 waits. /endpoints/ep_7",
 		"harbor is paused: 512 wait and are kept, by olga. /endpoints/ep_1",
 		"Cancellation waits: 1 of 3 done; the rest belongs to lanes that are open, paused or full. /jobs/j4",
 		"Replay is running: 50 of 200 done, 2 could not be. /jobs/j1",

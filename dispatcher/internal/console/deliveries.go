@@ -118,7 +118,7 @@ func firstFound(v *visit, f deliveryFilter, cursor string) (page wire.Page, err 
 	read, began := 0, time.Now()
 	for n := 1; ; n++ {
 		next, err := v.Deliveries(v.ctx, f.list(rowsAtOnce, cursor))
-		if err != nil && n > 1 && v.ctx.Err() == nil {
+		if err != nil && n > 1 {
 			return page, nil // its cursor continues
 		}
 		if page = next; err != nil {
@@ -166,8 +166,48 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 		p.Looked = "as a message: there is none with this id, or it was forgotten"
 		filter.wrong = "There is no message " + id + ". The id is wrong, or the message was deleted."
 	default:
+		if to, err := named(v, q); err != nil || to != "" {
+			return to, err
+		}
 		filter.query.Add("subject_like", q)
-		p.Looked, p.Subject = "as a subject, since no message has this id", ""
+		p.Looked, p.Subject = "as a subject, since no message has this id, and no endpoint this uid", ""
+		if v.Link == nil {
+			p.Looked = "as a subject, since no message has this id, no endpoint this uid, and no endpoint this tenant"
+		}
+	}
+	return "", nil
+}
+
+// named returns the page of the endpoint with a uid, or of the endpoints of a tenant; empty: neither
+// exists.
+func named(v *visit, q string) (to string, err error) {
+	read := parts{v: v}
+	var lanes wire.LanePage
+	var of wire.EndpointPage
+	allow := func(err error) error {
+		if notThere(err) {
+			return nil
+		}
+		return err
+	}
+	read.add("uid", func() (err error) {
+		lanes, err = v.LanesOf(v.ctx, "", q)
+		return allow(err)
+	})
+	if v.Link == nil {
+		read.add("tenant", func() (err error) {
+			of, err = v.Endpoints(v.ctx, client.EndpointFilter{Tenants: []string{q}, Limit: 1})
+			return allow(err)
+		})
+	}
+	if _, err = read.wait(); err != nil {
+		return "", err
+	}
+	switch {
+	case len(lanes.Data) == 1 && lanes.Data[0].UID == q && lanes.Data[0].Endpoint != "":
+		return v.base + "/endpoints/" + url.PathEscape(lanes.Data[0].Endpoint), nil
+	case len(of.Data) > 0:
+		return v.base + "/endpoints?" + url.Values{"tenant": {q}}.Encode(), nil
 	}
 	return "", nil
 }

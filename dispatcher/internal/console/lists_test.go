@@ -107,6 +107,15 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	require.True(t, api.called("GET /v1/deliveries?destination=https%3A%2F%2Fshop.example%2Fx&limit=50"), api.calls)
 	require.Contains(t, page, "was looked for as a URL")
 
+	api.answers["GET /v1/lanes?destination=lilac-orders"] = `{"data":[{"lane":"ep_7","endpoint":"ep_7","uid":"lilac-orders","state":"open"}],"next_cursor":null}`
+	api.answers["GET /v1/lanes?destination=other"] = `{"data":[{"lane":"u_x","state":"active"}],"next_cursor":null}`
+	api.answers["GET /v1/endpoints?limit=1&tenant=lilac"] = `{"data":[{"id":"ep_7"}],"next_cursor":null}`
+	require.Contains(t, to("lilac-orders"), "/console/endpoints/ep_7", "its uid")
+	require.Contains(t, to("lilac"), "/console/endpoints?tenant=lilac")
+	page = to("other")
+	require.Contains(t, page, "no endpoint this uid, and no endpoint this tenant")
+	require.NotContains(t, page, "then forgotten", "nobody knows whether there ever was one")
+
 	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
 		page = to(q)
 		require.Contains(t, page, "There is no", q)
@@ -303,4 +312,24 @@ func TestTheDeadAreListedByDestinationAndReason(t *testing.T) {
 	api.answers["GET /v1/dead"] = `{"data":[],"next_cursor":null}`
 	require.Contains(t, ask(get("/console/dead")).Body.String(), "Nothing is dead.")
 	require.Contains(t, ask(get("/console/dead?tenant=a")).Body.String(), "Nothing dead matches.")
+}
+
+// In an outage those that fail are older than many that wait behind them.
+func TestAnEndpointsPageLooksOnForWhatFails(t *testing.T) {
+	const failing = "GET /v1/deliveries?destination=ep_1&failed=true&limit=50"
+	api, ask := newTestPages(t, map[string]string{
+		"GET /v1/endpoints/ep_1": `{"id":"ep_1","state":"active"}`, "GET /v1/lanes": `{"data":[],"next_cursor":null}`, "GET /v1/deliveries": pageOf("null", 0),
+		failing: pageOf("c1", 1024), "GET /v1/deliveries?cursor=c1&destination=ep_1&failed=true&limit=50": pageOf("c2", 1024, listed("a", "retrying", "")),
+	})
+	page := ask(get("/console/endpoints/ep_1")).Body.String()
+	require.Contains(t, page, "Still trying")
+	require.Contains(t, page, "All that fail")
+	api.answers[failing] = pageOf("null", 0)
+	require.NotContains(t, ask(get("/console/endpoints/ep_1")).Body.String(), "Still trying")
+	for _, cursor := range []string{"", "cursor=c1&"} {
+		api.answers["GET /v1/deliveries?"+cursor+"destination=ep_1&failed=true&limit=50"] = pageOf("c1", 1024)
+	}
+	page = ask(get("/console/endpoints/ep_1")).Body.String()
+	require.Contains(t, page, "None was found among the newest.")
+	require.Contains(t, page, "Look further")
 }

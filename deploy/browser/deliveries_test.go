@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,7 +18,7 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	w := newFilled(t)
 	b := w.tab(t)
 	b.Open(w.page("/console/deliveries"))
-	b.WaitFor("took_0", "failed_0", "later_0", "off_0")
+	b.WaitFor("order-100", "order-200", "order-600", "off_0")
 
 	b.Press("/")
 	b.Type("took_2")
@@ -26,8 +27,8 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	b.Back()
 	b.Fill("searchbox", "Search", "order-201")
 	b.Press("Enter")
-	b.WaitFor("was looked for as", "failed_1")
-	b.WaitGone("failed_0", "took_0")
+	b.WaitFor("was looked for as", "order-201")
+	b.WaitGone("order-200", "order-100")
 	b.Fill("searchbox", "Search", w.bad)
 	b.Press("Enter")
 	b.WaitURL("/console/endpoints/" + w.bad)
@@ -35,8 +36,8 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	b.Open(w.page("/console/deliveries"))
 	b.Click("link", "dead 2")
 	b.WaitURL("status=dead")
-	b.WaitGone("took_0")
-	b.WaitFor("dead_0", "dead_1")
+	b.WaitGone("order-100")
+	b.WaitFor("order-400", "order-401")
 	b.Click("DisclosureTriangle", "+ Filter")
 	b.Shot("deliveries-filter")
 	require.Empty(t, b.Axe())
@@ -45,11 +46,11 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 		"a refresh keeps what was typed")
 	b.Click("button", "Add")
 	b.WaitURL("tenant=acme")
-	b.WaitGone("dead_1")
+	b.WaitGone("order-401")
 	b.Click("link", "Drop the filter tenant acme")
-	b.WaitFor("dead_1")
+	b.WaitFor("order-401")
 	b.Click("link", "Drop all filters")
-	b.WaitFor("took_0")
+	b.WaitFor("order-100")
 
 	b.Open(w.page("/console/deliveries?topic=no.such"))
 	b.WaitFor("No delivery matches.")
@@ -62,7 +63,7 @@ func TestDeliveriesAreSearchedAndFiltered(t *testing.T) {
 	b.Shot("deliveries-wrong")
 	require.Empty(t, b.Axe())
 	b.Try(w.page("/console/deliveries?cursor=odd"))
-	b.WaitFor("took_0") // the first page
+	b.WaitFor("order-100") // the first page
 }
 
 func TestTheRowsOfDeliveriesAreWalkedByKeys(t *testing.T) {
@@ -72,10 +73,10 @@ func TestTheRowsOfDeliveriesAreWalkedByKeys(t *testing.T) {
 	b.Open(w.page("/console/"))
 	b.Press("g", "d")
 	b.WaitURL("/console/deliveries")
-	b.WaitFor("took_0")
+	b.WaitFor("order-100")
 	browsertest.JS[bool](b, "navigator.clipboard.writeText = t => { window.copied = t; return Promise.resolve() }, true")
 	b.Press("j")
-	for strings.HasPrefix(b.Focused().Name, "both_") { // two rows have this name
+	for strings.HasPrefix(b.Focused().Name, "order-300") { // two rows have this name
 		b.Press("j")
 	}
 	first := b.Focused().Name
@@ -86,14 +87,15 @@ func TestTheRowsOfDeliveriesAreWalkedByKeys(t *testing.T) {
 	b.Press("k")
 	require.Equal(t, first, b.Focused().Name)
 	b.Press("c")
-	require.Equal(t, first, b.JSText("window.copied"))
+	id := b.JSText("window.copied")
+	require.NotEmpty(t, id)
 	b.Press("x")
 	b.WaitFor("1 selected")
 	require.Equal(t, "true", b.Value("checkbox", "Select "+first))
 	b.Press("x")
 	b.WaitGone("1 selected")
 	b.Press("Enter")
-	b.WaitURL("/console/messages/" + first)
+	b.WaitURL("/console/messages/" + id)
 }
 
 func TestSelectedDeliveriesAreChanged(t *testing.T) {
@@ -101,8 +103,8 @@ func TestSelectedDeliveriesAreChanged(t *testing.T) {
 	w := newFilled(t)
 	b := w.tab(t)
 	b.Open(w.page("/console/deliveries?destination=" + w.bad))
-	b.Click("checkbox", "Select failed_0")
-	b.Click("checkbox", "Select failed_1")
+	b.Click("checkbox", "Select order-200")
+	b.Click("checkbox", "Select order-201")
 	b.WaitFor("2 selected")
 	b.Shot("deliveries-selected")
 	b.Phone(390)
@@ -121,7 +123,7 @@ func TestSelectedDeliveriesAreChanged(t *testing.T) {
 	b.Click("link", "Back to the list")
 	b.WaitURL("destination=" + w.bad)
 	w.mend("fail")
-	b.Click("checkbox", "Select failed_2")
+	b.Click("checkbox", "Select order-202")
 	b.Click("button", "Attempt now or send again")
 	b.WaitFor("1 of 1 is")
 	w.until("failed_2", "delivered")
@@ -202,4 +204,32 @@ func TestALongListGoesOnPageByPage(t *testing.T) {
 	require.Len(t, seen, 120, "%v", seen)
 	b.Click("link", "Newest")
 	b.WaitFor("page_")
+}
+
+// An operator looks for an order's number, so it is whole in each row, and a screen has many rows.
+func TestARowIsOneLineThatBeginsWithTheOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := make([]wire.Message, 50)
+	for n := range all {
+		all[n] = wire.Message{ID: fmt.Sprintf("payment_paid_1047%02d", n), Topic: "payment.paid", Subject: fmt.Sprintf("order_1047%02d", n), URL: w.at("ok"), Body: []byte("1"), Delay: hour}
+	}
+	_, err := w.PublishBatch(t.Context(), all)
+	require.NoError(t, err)
+	b := w.tab(t)
+	// whole counts the rows that are on the screen as a whole, and cut the orders that are not.
+	const whole = `[...document.querySelectorAll("tbody tr")].filter((r) => r.getBoundingClientRect().bottom <= innerHeight).length`
+	const cut = `[...document.querySelectorAll(".order")].filter((a) => a.scrollWidth > a.clientWidth).length`
+	for _, screen := range []struct {
+		size func()
+		rows int
+	}{{b.Desktop, 22}, {func() { b.Phone(390) }, 12}} {
+		screen.size()
+		b.Open(w.page("/console/deliveries"))
+		b.WaitFor("order_104700")
+		require.GreaterOrEqual(t, browsertest.JS[int](b, whole), screen.rows)
+		require.Zero(t, browsertest.JS[int](b, cut))
+		b.Shot("deliveries-rows")
+		require.Empty(t, b.Axe())
+	}
 }

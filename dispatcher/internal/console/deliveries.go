@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,14 +46,16 @@ type deliveriesPage struct {
 type deliveryRow struct {
 	ID, Link               string
 	Status, Message, Topic string
-	Subject, Host, Path    string
-	Tenant, Destination    string
-	Meter                  template.HTML
+	Title                  string // the order's number: the subject, or else the message's id
+	To                     string // its endpoint's uid, or else the host
+	Place                  string // where it goes, in full
+	Tenant                 string
 	Code                   string // of the last response; empty: none yet
 	Outcome                string
-	Why                    string
+	Story                  string    // what happened, and why it waits
 	At                     wire.Time // when it ended or is due
 	Due                    bool
+	Accepted               wire.Time
 	Pick                   string
 }
 
@@ -253,12 +254,13 @@ var deadReasons = dispatcher.Texts(dispatcher.DeadReasons)
 // deliveryRows returns the rows of a list.
 func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 	rows := make([]deliveryRow, 0, len(list))
+	uids := v.uidsOf(list)
 	for _, d := range list {
 		_, id, _ := strings.Cut(d.ID, ":")
 		r := deliveryRow{
 			ID: "r-" + d.ID, Link: v.base + "/messages/" + url.PathEscape(id) + anchor(d.Destination), Status: d.Status, Message: id, Topic: d.Topic,
-			Subject: d.Subject, Host: cmp.Or(hostOf(d.URL), d.Destination), Path: pathOf(d.URL), Destination: d.Destination,
-			Meter: DeliveryMeter(d), Why: DeliveryReason(d, v.Link != nil), At: d.EndedAt, Pick: d.ID,
+			Title: cmp.Or(d.Subject, id), To: cmp.Or(uids[d.Destination], hostOf(d.URL), d.Destination), Place: cmp.Or(d.URL, d.Destination),
+			Story: DeliveryStory(d, v.Link != nil), At: d.EndedAt, Accepted: d.CreatedAt, Pick: d.ID,
 		}
 		if v.May("stats") {
 			r.Tenant = d.Tenant
@@ -273,6 +275,29 @@ func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// uidsOf returns the uids of the endpoints to which deliveries go. If they can't be read in time, the
+// hosts name them.
+func (v *visit) uidsOf(list []wire.Delivery) map[string]string {
+	var ids []string
+	for _, d := range list {
+		if strings.HasPrefix(d.Destination, "ep_") && !slices.Contains(ids, d.Destination) {
+			ids = append(ids, d.Destination)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	lanes, err := v.LanesOf(v.ctx, "", ids...)
+	if err != nil {
+		return nil
+	}
+	uids := make(map[string]string, len(ids))
+	for _, l := range lanes.Data {
+		uids[l.Lane] = l.UID
+	}
+	return uids
 }
 
 // lastAnswer returns the code of the last response, and the class of its colour.

@@ -30,38 +30,6 @@ func TestEachKnobIsAPicture(t *testing.T) {
 	}
 }
 
-var waits = []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour}
-
-func TestAMeterHasABarForEachAttempt(t *testing.T) {
-	count := func(c console.LadderPosition) map[string]int {
-		got := string(console.LadderMeter(c))
-		mustBeSVG(t, got)
-		bars := map[string]int{}
-		for _, class := range []string{"failed", "next", "left", "delivered", "dead"} {
-			if n := strings.Count(got, `class="m-`+class+`"`); n > 0 {
-				bars[class] = n
-			}
-		}
-		return bars
-	}
-	for _, c := range []struct {
-		name string
-		of   console.LadderPosition
-		want map[string]int
-	}{
-		{"three failed and one comes", console.LadderPosition{Waits: waits, Spent: 3, Last: console.Next}, map[string]int{"failed": 3, "next": 1, "left": 6}},
-		{"the first one comes", console.LadderPosition{Waits: waits, Last: console.Next}, map[string]int{"next": 1, "left": 9}},
-		{"the last one comes", console.LadderPosition{Waits: waits, Spent: 9, Last: console.Next}, map[string]int{"failed": 9, "next": 1}},
-		{"delivered at once", console.LadderPosition{Waits: waits, Last: console.Delivered}, map[string]int{}},
-		{"delivered at the third", console.LadderPosition{Waits: waits, Spent: 2, Last: console.Delivered}, map[string]int{"failed": 2, "delivered": 1}},
-		{"dead after all", console.LadderPosition{Waits: waits, Spent: 9, Last: console.Dead}, map[string]int{"failed": 9, "dead": 1}},
-		{"a ladder that became shorter", console.LadderPosition{Waits: waits[:2], Spent: 7, Last: console.Next}, map[string]int{"failed": 2, "next": 1}},
-		{"a hundred rungs", console.LadderPosition{Waits: make([]time.Duration, 100), Spent: 1, Last: console.Next}, map[string]int{"failed": 1, "next": 1, "left": 18}},
-	} {
-		require.Equal(t, c.want, count(c.of), c.name)
-	}
-}
-
 func minute(ago time.Duration, accepted, delivered, failed int64) dispatcher.Minute {
 	return dispatcher.Minute{At: chartNoon.Add(-ago), Accepted: accepted, Delivered: delivered, Failed: failed}
 }

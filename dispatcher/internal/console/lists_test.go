@@ -30,7 +30,7 @@ func TestDeliveriesAreListedWithTheirFilters(t *testing.T) {
 	require.True(t, api.called("GET /v1/deliveries?cursor=c1&limit=50&since=2026-01-31T10%3A00%3A00Z&status=dead&status=retrying&tenant=lu%26men"), api.calls)
 	page := w.Body.String()
 	for _, want := range []string{
-		`href="/console/messages/a?to=ep_1"`, ">exhausted<", ">breaker<", "&lt;b&gt;x", `class="code c-dead">500<`, `class="code c-retry">none<`,
+		`href="/console/messages/a?to=ep_1"`, "2 failed, exhausted <time", "waits for the breaker<", "&lt;b&gt;x", `class="code c-dead">500<`, `class="code c-retry">none<`,
 		`aria-label="Drop the filter tenant lu&amp;men"`, `cursor=c2`, ">Newest<", ">Go on<", "2 of the 2 that this page looked at",
 		`href="/console/deliveries?since=2026-01-31T10%3A00&amp;status=dead&amp;status=retrying"`,                         // without the tenant
 		`href="/console/deliveries?since=2026-01-31T10%3A00&amp;status=retrying&amp;tenant=lu%26men" aria-current="true"`, // without one of two statuses

@@ -224,30 +224,6 @@ func knobOf(outcome string) Knob {
 	return Bare
 }
 
-// DeliveryMeter is a delivery's position on its ladder for a row of a list.
-func DeliveryMeter(d wire.Delivery) template.HTML {
-	c := LadderPosition{Spent: d.Rung, Last: Next}
-	if d.Ladder != nil {
-		for n := 1; ; n++ {
-			wait, ok := d.Ladder.Next(n)
-			if !ok {
-				break
-			}
-			c.Waits = append(c.Waits, wait)
-		}
-	}
-	switch d.Status {
-	case "delivered", "dead":
-		c.Last = Knob(d.Status)
-	case "cancelled":
-		c.Last = Left
-	}
-	if len(c.Waits) == 0 {
-		return ""
-	}
-	return LadderMeter(c)
-}
-
 // AttemptWords describe the outcome of an attempt, after its status.
 func AttemptWords(a wire.Attempt) string {
 	switch {

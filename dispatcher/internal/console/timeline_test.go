@@ -147,21 +147,40 @@ func TestEachWordOfTheAPIHasWords(t *testing.T) {
 		{DeliveryRef: wire.DeliveryRef{Status: "delivered"}, Attempts: 2}, {DeliveryRef: wire.DeliveryRef{Status: "dead"}, DeadReason: "gone"},
 		{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"},
 	} {
-		require.NotEmpty(t, console.DeliveryReason(d, false))
+		require.NotEmpty(t, console.DeliveryStory(d, false))
 	}
-	require.Equal(t, "its turn", console.DeliveryReason(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
+	require.Equal(t, "its turn", console.DeliveryStory(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
 	for _, word := range dispatcher.Waits {
 		require.Contains(t, console.Waits, string(word))
 		require.Contains(t, console.Short, string(word))
 	}
 	for _, status := range dispatcher.Statuses {
 		d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: string(status)}}
-		require.NotEqual(t, string(status), console.DeliveryReason(d, false), "its words are missing")
+		require.NotEqual(t, string(status), console.DeliveryStory(d, false), "its words are missing")
 		for _, step := range console.TimelineSteps(console.TimelineDelivery{Delivery: d, Now: timelineNoon}) {
 			require.NotEqual(t, string(status), step.Text, "it has no picture")
 		}
 	}
 	for _, verdict := range dispatcher.Verdicts {
 		require.NotEqual(t, console.Bare, console.KnobOf(verdict.String()), verdict.String())
+	}
+}
+
+func TestARowTellsADeliverysStory(t *testing.T) {
+	of, err := ladder.Parse("15s,3m,10m")
+	require.NoError(t, err)
+	for want, d := range map[string]wire.Delivery{
+		"at the first attempt":                 {DeliveryRef: wire.DeliveryRef{Status: "delivered"}, Attempts: 1},
+		"at attempt 3":                         {DeliveryRef: wire.DeliveryRef{Status: "delivered"}, Attempts: 3},
+		"4 failed, exhausted":                  {DeliveryRef: wire.DeliveryRef{Status: "dead"}, Attempts: 4, Ladder: &of, DeadReason: "exhausted"},
+		"disabled":                             {DeliveryRef: wire.DeliveryRef{Status: "dead"}, DeadReason: "disabled"},
+		"2 of 4 failed, next attempt":          {DeliveryRef: wire.DeliveryRef{Status: "retrying"}, Attempts: 2, Rung: 2, Ladder: &of, WaitingFor: "rung"},
+		"1 of 4 failed, waits for the breaker": {DeliveryRef: wire.DeliveryRef{Status: "ready"}, Attempts: 5, Rung: 1, Ladder: &of, WaitingFor: "breaker"},
+		"next attempt":                         {DeliveryRef: wire.DeliveryRef{Status: "scheduled"}, Ladder: &of, WaitingFor: "due"},
+		"1 of 4 failed, attempt 2":             {DeliveryRef: wire.DeliveryRef{Status: "in_flight"}, Attempts: 1, Rung: 1, Ladder: &of},
+		"1 failed":                             {DeliveryRef: wire.DeliveryRef{Status: "cancelled"}, Attempts: 1, Ladder: &of},
+		"a status of a later version":          {DeliveryRef: wire.DeliveryRef{Status: "a status of a later version"}},
+	} {
+		require.Equal(t, want, console.DeliveryStory(d, false))
 	}
 }

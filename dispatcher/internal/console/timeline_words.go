@@ -26,28 +26,50 @@ func (b *builder) waiting() string {
 
 // short are the same causes for a list.
 var short = map[string]string{
-	"due": "its time", "rung": "next rung", "paused": "paused", "breaker": "breaker", "retry_after": "Retry-After", "rate": "its rate",
-	"sealed": "a key", "missing": "no endpoint", "egress": "our network", "order": "others first", "limit": "its limit", "permits": "a permit", "consumer": "to be taken",
+	"due": "next attempt", "rung": "next attempt", "paused": "paused", "breaker": "waits for the breaker", "retry_after": "its receiver asked to wait", "rate": "waits for its rate",
+	"sealed": "waits for a key", "missing": "no endpoint", "egress": "our network failed", "order": "others go first", "limit": "waits for its limit", "permits": "waits for a permit", "consumer": "waits to be taken",
 }
 
-// DeliveryReason says in a word or two why a delivery has its status. A word that this package does not
-// know is shown as it is.
-func DeliveryReason(d wire.Delivery, masked bool) string {
+// DeliveryStory says in a few words what happened to a delivery, and why it waits. The row has the time
+// beside it. A word that this package does not know is shown as it is.
+func DeliveryStory(d wire.Delivery, masked bool) string {
 	switch dispatcher.Status(d.Status) {
 	case dispatcher.StatusDelivered:
 		if d.Attempts <= 1 {
-			return "at once"
+			return "at the first attempt"
 		}
 		return fmt.Sprintf("at attempt %d", d.Attempts)
 	case dispatcher.StatusDead:
-		return d.DeadReason
-	case dispatcher.StatusCancelled, dispatcher.StatusInFlight:
-		return ""
+		return join(failedOf(d), d.DeadReason)
+	case dispatcher.StatusCancelled:
+		return failedOf(d)
+	case dispatcher.StatusInFlight:
+		return join(failedOf(d), fmt.Sprintf("attempt %d", d.Attempts+1))
 	case dispatcher.StatusScheduled, dispatcher.StatusReady, dispatcher.StatusRetrying:
+		why := short[d.WaitingFor]
 		if masked && insideReasons[d.WaitingFor] {
-			return "its turn"
+			why = "its turn"
 		}
-		return short[d.WaitingFor]
+		return join(failedOf(d), why)
 	}
 	return d.Status
+}
+
+// failedOf says how many attempts of a delivery failed, and of how many on its present ladder.
+func failedOf(d wire.Delivery) string {
+	switch {
+	case d.Attempts == 0:
+		return ""
+	case d.Ladder == nil || dispatcher.Status(d.Status).Ended():
+		return fmt.Sprintf("%d failed", d.Attempts)
+	}
+	return fmt.Sprintf("%d of %d failed", d.Rung, d.Ladder.Len()+1)
+}
+
+// join joins two clauses; each may be empty.
+func join(a, b string) string {
+	if a != "" && b != "" {
+		a += ", "
+	}
+	return a + b
 }

@@ -26,7 +26,7 @@ func (v *visitor) pasteReceiver(b pageBlock) {
 		return
 	}
 	language := receiverLanguages[b.language]
-	_, port, _ := strings.Cut(v.second["127.0.0.1:9000"], ":")
+	_, port, _ := strings.Cut(v.other, ":")
 	require.Contains(v.t, b.text+language.command, "9000")
 	dir := filepath.Join(v.dir, b.language)
 	require.NoError(v.t, os.Mkdir(dir, 0o700))
@@ -37,7 +37,7 @@ func (v *visitor) pasteReceiver(b pageBlock) {
 	require.NotEmpty(v.t, files)
 	if v.signs {
 		id, body := "to_"+b.language, `{"order":  17}`
-		v.run("hookladder send --id " + id + " --topic order.paid --url http://" + v.second["127.0.0.1:9000"] + "/hooks --body '" + body + "'")
+		v.run("hookladder send --id " + id + " --topic order.paid --url http://" + v.other + "/hooks --body '" + body + "'")
 		v.untilStatus(id, "delivered")
 		kept, err := os.ReadFile(filepath.Join(dir, "inbox", id))
 		require.NoError(v.t, err)

@@ -93,7 +93,22 @@ func readme(v *visitor) {
 	v.hooks[`curl http://127.0.0.1:8080/v1/messages -H`] = pageHook{after: func(output string) {
 		require.Contains(v.t, output, `"duplicate":true`)
 	}}
-	v.hooks["endpoints create --uid shop-42"] = pageHook{after: func(string) { v.untilStatus("order_18", "delivered") }}
+	v.shows = "127.0.0.1:9001"
+	v.swaps = append(v.swaps, v.shows, v.other)
+	const export = "export WEBHOOK_SECRET="
+	v.hooks["endpoints create --uid shop-42"] = pageHook{before: func() { // the next block inherits what this one exports
+		v.hooks["send --tenant shop_42"] = pageHook{after: func(string) {
+			v.untilStatus("order_18", "delivered")
+			require.Contains(v.t, v.receiver.Output.String(), "genuine: order_18", "the story ends so")
+		}}
+	}, after: func(string) {
+		text, err := os.ReadFile(filepath.Join(top(v.t), "README.md"))
+		require.NoError(v.t, err)
+		_, command, _ := strings.Cut(string(text), export)
+		command, _, _ = strings.Cut(command, "\n")
+		v.secret = strings.TrimSpace(v.run("echo " + command))
+		require.Regexp(v.t, "^whsec_", v.secret)
+	}}
 	v.hooks["queue.Open"] = pageHook{before: func() {
 		v.env = append(v.env, "REDIS_URL="+redistest.Start(v.t).URL())
 		v.swaps = append(v.swaps, "30 * time.Minute", "time.Millisecond")

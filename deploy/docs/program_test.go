@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +15,7 @@ import (
 // part of a program becomes the body of main.
 func (v *visitor) pasteGo(text string) string {
 	v.t.Helper()
-	for shown, real := range v.second {
-		text = strings.ReplaceAll(text, shown, real)
-	}
+	text = strings.ReplaceAll(text, v.shows, v.other)
 	if !strings.HasPrefix(text, "package ") {
 		text = wholeProgram(v.swapped(text))
 	}
@@ -53,10 +52,11 @@ func (v *visitor) judge(command string) {
 	if v.receiver != nil { // it has the same address
 		v.end(v.receiver)
 	}
-	v.receiver = v.launch(command, "WEBHOOK_SECRET="+secretOfPages)
-	url := "http://" + v.second["127.0.0.1:9000"] + "/hooks"
+	secret := cmp.Or(v.secret, secretOfPages)
+	v.receiver = v.launch(command, "WEBHOOK_SECRET="+secret)
+	url := "http://" + v.other + "/hooks"
 	v.untilAnswer(url)
-	out, _ := v.shell("SIGNING_SECRET=" + secretOfPages + " hookladder check " + url).CombinedOutput() // it exits with 1 if a point is lost
+	out, _ := v.shell("SIGNING_SECRET=" + secret + " hookladder check " + url).CombinedOutput() // it exits with 1 if a point is lost
 	for _, trial := range []string{"genuine", "forged", "altered", "unsigned", "cut", "stale", "early", "renamed", "repeated", "rotated", "rewritten"} {
 		require.Regexp(v.t, `(?m)^ok .* `+trial+` `, string(out))
 	}

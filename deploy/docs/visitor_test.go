@@ -31,7 +31,9 @@ type visitor struct {
 	env    []string
 	swaps  []string            // a shown text and its replacement, in turns
 	addr   string              // of the API
-	second map[string]string   // a shown address and its replacement in the programs of a page
+	shows  string              // the address of the receivers that the page shows
+	other  string              // its replacement
+	secret string              // that the page gives them; empty: secretOfPages
 	last   string              // output of the last block
 	daemon *kit.Process        // the last block, if it does not end
 	begun  []*kit.Process      // that the page started
@@ -63,7 +65,7 @@ func newVisitor(t testing.TB) *visitor {
 	require.NoError(t, os.WriteFile(filepath.Join(v.dir, ".curlrc"), []byte("silent\nshow-error\nfail-with-body\n"), 0o600)) // a refusal is an error
 	api, receiver, listener, other := v.freeAddr(), v.freeAddr(), v.freeAddr(), v.freeAddr()
 	v.addr = api
-	v.second = map[string]string{"127.0.0.1:9000": other}
+	v.shows, v.other = "127.0.0.1:9000", other
 	merchant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(merchant.Close)
 	v.env = append(v.clean(os.Environ()), "PATH="+bin+":"+os.Getenv("PATH"), "LISTEN="+api, "CURL_HOME="+v.dir)

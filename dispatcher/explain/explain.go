@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -104,6 +105,19 @@ func hostOf(text string) string {
 	return u.Host
 }
 
+// secret names the secret that signs for the destination.
+func (f Facts) secret() string {
+	switch {
+	case f.For == Terminal && f.Lane.Endpoint != "":
+		return "the secret that `hookladder endpoints secret " + cmp.Or(f.Lane.UID, f.Lane.Endpoint) + "` shows"
+	case f.For == Terminal:
+		return "SIGNING_SECRET"
+	case f.Lane.Endpoint != "":
+		return "its endpoint's secret"
+	}
+	return "the right secret"
+}
+
 // at returns a space, a word and a time to the second. It omits the date of today; empty: the
 // time is not known.
 func (f Facts) at(word string, t wire.Time) string {
@@ -133,6 +147,8 @@ func (f Facts) since() string {
 func (f Facts) answer() string {
 	d := f.Delivery
 	switch {
+	case d.LastStatusCode == http.StatusUnauthorized, d.LastStatusCode == http.StatusForbidden:
+		return fmt.Sprintf(" (status %d: does it verify with %s?)", d.LastStatusCode, f.secret())
 	case d.LastError != "":
 		return " (" + d.LastError + ")"
 	case d.LastStatusCode != 0:

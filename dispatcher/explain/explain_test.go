@@ -139,6 +139,8 @@ var sentences = []struct {
 	{delivery("delivered", resent(at(11, 0))), nil, "was delivered to api.shop.example at 11:00:00; " + sends},
 	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), nil, "was cancelled at 11:00:00; " + again},
 	{dead("exhausted", func(d *wire.Delivery) { d.LastError = "status 500" }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 500); once api.shop.example answers again, " + again},
+	{dead("exhausted", func(d *wire.Delivery) { d.LastError, d.LastStatusCode = "status 401", 401 }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 401: does it verify with SIGNING_SECRET?); once api.shop.example answers again, " + again},
+	{dead("exhausted", func(d *wire.Delivery) { d.LastStatusCode = 403 }), &wire.LaneState{Endpoint: lane, UID: "shop-42"}, "died at 11:00:00 after 10 attempts, the last of its ladder (status 403: does it verify with the secret that `hookladder endpoints secret shop-42` shows?); once shop-42 (api.shop.example) answers again, " + again},
 	{dead("gone", nil), off, "died at 11:00:00, since api.shop.example answered that it is gone (410); it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("gone", nil), nil, "died at 11:00:00, since api.shop.example answered that it is gone (410); " + again},
 	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},

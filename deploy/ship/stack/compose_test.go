@@ -351,7 +351,7 @@ func TestTheProgramAcceptsTheSettingsAndSecrets(t *testing.T) {
 	for name := range p.Secrets {
 		info, err := os.Stat(filepath.Join(secrets, name))
 		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o444), info.Mode(), "the user of a container reads %s", name)
+		require.Equal(t, os.FileMode(0o644), info.Mode(), "the user of a container reads %s", name)
 	}
 	folder, err := os.Stat(secrets)
 	require.NoError(t, err)

@@ -41,7 +41,10 @@ do
       runs = runs + 1
       names[runs] = lane
     end
-    if when ~= last_when then usual, last_when = usual and find(when, '+', 1, true) == 1, when end
+    if when ~= last_when then
+      if find(when, '+', 1, true) ~= 1 then usual = false end
+      last_when = when
+    end
     local kind = string.byte(record, kind_at) -- of the first field of the meta: 12 a body apart, 16 a subject
     if kind == 12 or kind == 16 then usual = false end
     many = many + 1
@@ -113,13 +116,12 @@ local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {},
 -- In a usual call, also all messages are new, and their lanes neither end them nor order them, and have room. kept has the
 -- messages that this call stores.
 for i = 1, usual and #ids or 0 do
-  usual = usual and not known[i] and not kept[ids[i]]
+  if known[i] or kept[ids[i]] then usual = false end
   kept[ids[i]] = records[i]
 end
 for _, l in ipairs(loaded) do
   local limits = l.limits
-  usual = usual and not limits.pull and not limits.ordered and not lane_ends(l)
-    and (most_waiting == 0 or l.waiting + #ids <= most_waiting)
+  if limits.pull or limits.ordered or lane_ends(l) or most_waiting > 0 and l.waiting + #ids > most_waiting then usual = false end
 end
 if not usual and #entries == 0 then
   kept = {}

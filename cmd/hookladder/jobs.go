@@ -48,7 +48,7 @@ func newDead(s world) *cobra.Command {
 				return list, err
 			}
 			if len(f.topics)+len(f.subjects)+len(like) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
-				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.tenants, Destinations: f.destinations, Reasons: f.reasons, Limit: mostOfAPage})
+				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.tenants, Destinations: f.destinations, Reasons: f.reasons, Limit: client.MaxPage})
 				if err != nil {
 					return list, err
 				}
@@ -171,7 +171,7 @@ func (j *jobCommand) add(cmd *cobra.Command) {
 // closeBreakers resumes the lanes of the filter whose breakers are open.
 func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error {
 	return eachPage("", func(cursor string) (*string, error) {
-		page, err := c.Lanes(ctx, mostOfAPage, cursor)
+		page, err := c.Lanes(ctx, client.MaxPage, cursor)
 		if to := j.request.Destination; len(to) > 0 {
 			page, err = c.LanesOf(ctx, strings.Join(j.request.Tenant, ""), to...)
 		}

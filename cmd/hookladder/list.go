@@ -87,9 +87,8 @@ func (l listCommand[P]) readAll(cmd *cobra.Command, c *client.Client, args []str
 // The limits of one command. It keeps all entries in memory, some KiB each, because it prints
 // them together. A filter with few matches returns short pages.
 const (
-	mostListed  = 100_000
-	mostPages   = 1000
-	mostOfAPage = 500
+	mostListed = 100_000
+	mostPages  = 1000
 )
 
 // pageFlags are the flags of every list.
@@ -100,7 +99,7 @@ type pageFlags struct {
 
 // add adds the flags. many: the command reads page after page, up to the limit.
 func (p *pageFlags) add(cmd *cobra.Command, many bool) {
-	usage := fmt.Sprintf("the most entries of a page, up to %d", mostOfAPage)
+	usage := fmt.Sprintf("the most entries of a page, up to %d", client.MaxPage)
 	if many {
 		usage = fmt.Sprintf("the most deliveries to list, up to %d", mostListed)
 	}
@@ -116,7 +115,7 @@ func (p *pageFlags) read(readPage func(limit int, cursor string) (entries int, n
 	}
 	left, pages := p.limit, 0
 	return eachPage(p.cursor, func(cursor string) (*string, error) {
-		entries, next, err := readPage(min(left, mostOfAPage), cursor)
+		entries, next, err := readPage(min(left, client.MaxPage), cursor)
 		left -= entries
 		if pages++; left <= 0 || pages == mostPages {
 			next = nil

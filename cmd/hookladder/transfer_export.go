@@ -54,16 +54,13 @@ type exportedEndpoints struct {
 	Endpoints, NoUID, NoSecret, Headers int
 }
 
-// exportPageSize is the largest page of the API.
-const exportPageSize = 500
-
 // Run writes the endpoints to out, page by page.
 func (x *endpointExport) Run(ctx context.Context, out io.Writer) (n exportedEndpoints, err error) {
 	buffered := bufio.NewWriter(out)
 	write, end := x.writer(buffered)
 	secrets := true
 	for cursor := ""; ; {
-		page, err := x.Client.Endpoints(ctx, client.EndpointFilter{Tenants: x.Tenants, Limit: exportPageSize, Cursor: cursor})
+		page, err := x.Client.Endpoints(ctx, client.EndpointFilter{Tenants: x.Tenants, Limit: client.MaxPage, Cursor: cursor})
 		if err != nil {
 			return n, err
 		}

@@ -307,7 +307,7 @@ func textPatch(want, have map[string]string) map[string]any {
 // prune deletes the endpoints with a uid that the file does not name. It keeps those
 // without one.
 func (m *endpointImport) prune(ctx context.Context, n *importedEndpoints) error {
-	f := client.EndpointFilter{Limit: exportPageSize}
+	f := client.EndpointFilter{Limit: client.MaxPage}
 	if m.Tenant != nil {
 		f.Tenants = []string{*m.Tenant}
 	}

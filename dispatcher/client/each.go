@@ -4,20 +4,21 @@ import (
 	"context"
 	"iter"
 
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// The largest pages that the API returns.
-const (
-	maxPage     = 500
-	maxKeysPage = 50
-)
+// MaxPage is the largest number of entries on a page of a list.
+const MaxPage = input.MaxPage
+
+// maxKeysPage is the largest number of endpoints on a page of public keys.
+const maxKeysPage = 50
 
 // each iterates over the entries of all pages. It reads a page when it is needed, and
 // yields an error as the last element.
 func each[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, *string, error)) iter.Seq2[T, error] {
 	if limit == 0 {
-		limit = maxPage
+		limit = MaxPage
 	}
 	return func(yield func(T, error) bool) {
 		for next := &cursor; next != nil; {

@@ -30,8 +30,7 @@ type deliveriesPage struct {
 	Clear    string // the URL without a filter
 	Wrong    string
 	Rows     []deliveryRow
-	Older    string // URL of the next page; empty: none
-	Newest   string // URL of the first page; empty: this is it
+	Pages    listPages
 	LookedAt int
 	Until    wire.Time // the list was read down to this time
 	Short    bool      // the page is short, but the list continues
@@ -77,9 +76,6 @@ func deliveries(v *visit) (pageAnswer, error) {
 	path := v.base + "/deliveries"
 	cursor := query.Get("cursor")
 	p.describe(v, filter, path)
-	if cursor != "" {
-		p.Newest = filter.url(path)
-	}
 	page, status, err := wire.Page{}, 0, error(nil)
 	if p.Wrong = filter.wrong; p.Wrong == "" {
 		page, err = firstFound(v, filter, cursor)
@@ -98,10 +94,8 @@ func deliveries(v *visit) (pageAnswer, error) {
 	}
 	p.Rows = deliveryRows(v, page.Data)
 	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, page.CompleteSince
-	if page.NextCursor != nil {
-		p.Older = filter.url(path, "cursor", *page.NextCursor)
-		p.Short = len(page.Data) < rowsAtOnce
-	}
+	p.Pages = pagesOf(path, filter.query, cursor, page.NextCursor)
+	p.Short = page.NextCursor != nil && len(page.Data) < rowsAtOnce
 	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a slow search does not refresh by itself
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
 }
@@ -326,8 +320,7 @@ type deadPage struct {
 	Reasons  []choice
 	Chips    []filterChip
 	Clear    string
-	Older    string
-	Newest   string
+	Pages    listPages
 	Filtered bool
 }
 
@@ -372,11 +365,6 @@ func dead(v *visit) (pageAnswer, error) {
 		}
 		p.Reasons = append(p.Reasons, choice{Word: reason, URL: one.url(path), On: on})
 	}
-	if page.NextCursor != nil {
-		p.Older = f.url(path, "cursor", *page.NextCursor)
-	}
-	if cursor != "" {
-		p.Newest = f.url(path)
-	}
+	p.Pages = pagesOf(path, f.query, cursor, page.NextCursor)
 	return pageAnswer{template: "dead", title: "Dead", section: "dead", body: p}, nil
 }

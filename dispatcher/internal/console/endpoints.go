@@ -20,8 +20,8 @@ type endpointsPage struct {
 	All    bool // of all tenants
 	Rows   []endpointRow
 	Wrong  string
-	Next   string // URL of the next page; empty: none
-	May    bool   // the visitor may create an endpoint here
+	Pages  listPages
+	May    bool // the visitor may create an endpoint here
 }
 
 // endpointRow is an endpoint with its state and its success rate.
@@ -96,10 +96,7 @@ func endpoints(v *visit) (pageAnswer, error) {
 	if page.Rows, page.Late, err = v.rows(list.Data); err != nil {
 		return pageAnswer{}, err
 	}
-	if list.NextCursor != nil {
-		q.Set("cursor", *list.NextCursor)
-		page.Next = v.base + "/endpoints?" + q.Encode()
-	}
+	page.Pages = pagesOf(v.base+"/endpoints", q, f.Cursor, list.NextCursor)
 	return pageAnswer{template: "endpoints", title: "Endpoints", section: "endpoints", body: page}, nil
 }
 

@@ -47,21 +47,19 @@ type jobFailure struct{ Message, Link, Why string }
 // jobsPage is the list of jobs.
 type jobsPage struct {
 	Rows  []jobRow
-	Older string
+	Pages listPages
 }
 
 // jobs serves GET /jobs.
 func jobs(v *visit) (pageAnswer, error) {
-	page, err := v.Jobs(v.ctx, rowsAtOnce, v.r.FormValue("cursor"))
+	cursor := v.r.FormValue("cursor")
+	page, err := v.Jobs(v.ctx, rowsAtOnce, cursor)
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	var p jobsPage
+	p := jobsPage{Pages: pagesOf(v.base+"/jobs", nil, cursor, page.NextCursor)}
 	for _, j := range page.Data {
 		p.Rows = append(p.Rows, rowOf(v, j))
-	}
-	if page.NextCursor != nil {
-		p.Older = v.base + "/jobs?" + url.Values{"cursor": {*page.NextCursor}}.Encode()
 	}
 	return pageAnswer{template: "jobs", title: "Jobs", section: "dead", body: p}, nil
 }

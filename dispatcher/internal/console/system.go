@@ -77,13 +77,14 @@ func system(v *visit) (pageAnswer, error) {
 type lanesPage struct {
 	Lanes []wire.LaneState
 	Wrong string
-	Next  string
+	Pages listPages
 }
 
 // lanes serves GET /console/lanes.
 func lanes(v *visit) (pageAnswer, error) {
 	var page lanesPage
-	list, err := v.Lanes(v.ctx, lanesShown, v.r.URL.Query().Get("cursor"))
+	cursor := v.r.URL.Query().Get("cursor")
+	list, err := v.Lanes(v.ctx, lanesShown, cursor)
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}
@@ -91,17 +92,8 @@ func lanes(v *visit) (pageAnswer, error) {
 	for i := range page.Lanes {
 		page.Lanes[i].TokenAt = wire.Time{}
 	}
-	page.Next = older("/console/lanes", v.r.URL.Query(), list.NextCursor)
+	page.Pages = pagesOf("/console/lanes", nil, cursor, list.NextCursor)
 	return pageAnswer{template: "lanes", title: "Lanes", section: "system", body: page}, nil
-}
-
-// older returns the URL of the next page of a list; empty on the last page.
-func older(path string, q url.Values, cursor *string) string {
-	if cursor == nil {
-		return ""
-	}
-	q.Set("cursor", *cursor)
-	return path + "?" + q.Encode()
 }
 
 // lanePage is the data of one lane's page.
@@ -159,7 +151,8 @@ func lanePath(name string) string {
 type auditPage struct {
 	Entries                  []wire.AuditEntry
 	By, What, Target, Tenant string
-	Wrong, Next              string
+	Wrong                    string
+	Pages                    listPages
 	Filtered                 bool
 }
 
@@ -181,14 +174,14 @@ func audit(v *visit) (pageAnswer, error) {
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}
-	page.Entries, page.Next = list.Data, older("/console/audit", q, list.NextCursor)
+	page.Entries, page.Pages = list.Data, pagesOf("/console/audit", q, f.Cursor, list.NextCursor)
 	return pageAnswer{template: "audit", title: "Audit", section: "system", body: page}, nil
 }
 
 // linksPage is the data of the list of links and the form of a new one.
 type linksPage struct {
 	Links                       []wire.Link
-	Next                        string
+	Pages                       listPages
 	Made                        *wire.NewLink // shown once; nil: none was made
 	Tenant, Endpoint, Name, For string
 	Manage                      bool
@@ -201,7 +194,8 @@ func links(v *visit) (pageAnswer, error) {
 }
 
 func (v *visit) linksPage(page linksPage, status int) (pageAnswer, error) {
-	list, err := v.Links(v.ctx, lanesShown, v.r.URL.Query().Get("cursor"))
+	cursor := v.r.URL.Query().Get("cursor")
+	list, err := v.Links(v.ctx, lanesShown, cursor)
 	said, err := refusal(err)
 	if err != nil {
 		return pageAnswer{}, err
@@ -209,7 +203,7 @@ func (v *visit) linksPage(page linksPage, status int) (pageAnswer, error) {
 	if said != "" {
 		page.Wrong = map[string]string{"": said}
 	}
-	page.Links, page.Next = list.Data, older("/console/links", v.r.URL.Query(), list.NextCursor)
+	page.Links, page.Pages = list.Data, pagesOf("/console/links", nil, cursor, list.NextCursor)
 	return pageAnswer{template: "links", title: "Links for merchants", section: "system", status: status, body: page}, nil
 }
 

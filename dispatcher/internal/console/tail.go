@@ -29,8 +29,7 @@ type tailPage struct {
 	Outcomes []choice
 	Wrong    string // the API's error about the filter; empty: none
 	Events   string // the URL that the script follows; empty: this page is an older one
-	Older    string // URL of the next page; empty: none
-	Newest   string // URL of the first page; empty: this is it
+	Pages    listPages
 	LookedAt int
 }
 
@@ -82,12 +81,10 @@ func tail(v *visit) (pageAnswer, error) {
 		return pageAnswer{}, err
 	}
 	page.Lines, page.Filtered, page.LookedAt = log.Data, len(q) > 0, log.LookedAt
-	if cursor != "" {
-		page.Events, page.Newest = "", v.base+"/tail?"+q.Encode()
-	}
-	if log.NextCursor != nil && (page.Filtered || cursor != "") {
-		q.Set("cursor", *log.NextCursor)
-		page.Older = v.base + "/tail?" + q.Encode()
+	if page.Pages = pagesOf(v.base+"/tail", q, cursor, log.NextCursor); cursor != "" {
+		page.Events = "" // this page is an older one
+	} else if !page.Filtered {
+		page.Pages = listPages{} // the live page has all attempts as they happen
 	}
 	return pageAnswer{template: "tail", title: "Tail", section: "tail", body: page}, nil
 }

@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // Public keys need no authentication. So they are read all at once and cached: the store
@@ -56,10 +56,8 @@ func newKeyCache(r *Registry) *keyCache {
 // skips endpoints that have none.
 func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter) (dispatcher.PublicKeyPage, error) {
 	last := "" // id of the last endpoint on the page before
-	if f.Cursor != "" {
-		if err := r.Queue.OpenCursor(ctx, keyList, f.Cursor, &last); err != nil {
-			return dispatcher.PublicKeyPage{}, err
-		}
+	if err := r.Queue.OpenCursor(ctx, keyList, f.Cursor, &last); err != nil {
+		return dispatcher.PublicKeyPage{}, err
 	}
 	set, err := r.keys.get(ctx)
 	if err != nil {
@@ -71,7 +69,7 @@ func (r *Registry) PublicKeys(ctx context.Context, f dispatcher.PublicKeyFilter)
 		owners = set.named(f.Name)
 	} else {
 		owners = owners[set.after(last):]
-		if limit := cmp.Or(f.Limit, 50); len(owners) > limit {
+		if limit := input.PageSize(f.Limit, input.MaxPage); len(owners) > limit {
 			owners = owners[:limit]
 			if page.Next, err = r.Queue.SealCursor(ctx, keyList, owners[limit-1].id); err != nil {
 				return dispatcher.PublicKeyPage{}, err

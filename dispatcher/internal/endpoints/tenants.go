@@ -89,10 +89,8 @@ func (w *tenantWalk) list() string {
 // eachTenant walks to the last page, or until a limit of one call.
 func (r *Registry) eachTenant(ctx context.Context, w *tenantWalk) (found dispatcher.OtherTenants, err error) {
 	at := ""
-	if w.cursor != "" {
-		if err := r.Queue.OpenCursor(ctx, w.list(), w.cursor, &at); err != nil {
-			return found, err
-		}
+	if err := r.Queue.OpenCursor(ctx, w.list(), w.cursor, &at); err != nil {
+		return found, err
 	}
 	for read := 0; ; {
 		page, next, err := r.LaneReads.LaneNames(ctx, at)

@@ -7,6 +7,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -41,7 +42,7 @@ func (s *server) auditOperations() []api.Operation {
 			api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
 			api.OfTime("since", "At this time or later."),
 			api.OfTime("until", "Before this time."),
-		}, api.OfPage(api.MaxLimit)...),
+		}, api.OfPage(input.MaxPage)...),
 		Problems: []*api.Kind{api.Malformed},
 	}}
 }

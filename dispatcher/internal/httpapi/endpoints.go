@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -82,7 +83,7 @@ func (s *endpointServer) endpointOperations() []api.Operation {
 			Summary: "List endpoints, newest first", Do: s.endpoints,
 			Answers: api.OK(exampleEndpointPage), Query: append([]*api.Param{
 				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
-			}, api.OfPage(api.MaxLimit)...),
+			}, api.OfPage(input.MaxPage)...),
 			Problems: []*api.Kind{api.Malformed},
 		},
 		{

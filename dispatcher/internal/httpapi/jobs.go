@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -66,7 +67,7 @@ func (s *jobServer) Operations() []api.Operation {
 		{
 			ID: "list-jobs", Method: "GET", Path: "/v1/jobs", Scope: callers.Read,
 			Summary: "List jobs, newest first", Do: s.jobs,
-			Query: api.OfPage(api.MaxLimit), Answers: api.OK(exampleJobPage), Problems: []*api.Kind{api.Malformed},
+			Query: api.OfPage(input.MaxPage), Answers: api.OK(exampleJobPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
 			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: callers.Read,

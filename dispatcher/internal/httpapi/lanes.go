@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -65,7 +66,7 @@ func (s *laneServer) Operations() []api.Operation {
 			Query: append([]*api.Param{
 				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
 				api.Repeated(api.OfText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", api.TenantForm)),
-			}, api.OfPage(api.MaxLimit)...), Answers: api.OK(exampleLanePage),
+			}, api.OfPage(input.MaxPage)...), Answers: api.OK(exampleLanePage),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{

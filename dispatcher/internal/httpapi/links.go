@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -63,7 +64,7 @@ func (s *linkServer) Operations() []api.Operation {
 		{
 			ID: "list-links", Method: "GET", Path: "/v1/links", Scope: callers.Admin,
 			Summary: "List the links that have not expired, newest first", Do: s.links,
-			Query: api.OfPage(api.MaxLimit), Answers: api.OK(exampleLinkPage), Problems: []*api.Kind{api.Malformed},
+			Query: api.OfPage(input.MaxPage), Answers: api.OK(exampleLinkPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
 			ID: "revoke-link", Method: "DELETE", Path: "/v1/links/{id}", Scope: callers.Admin, Audit: "link.revoke",

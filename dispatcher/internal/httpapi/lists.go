@@ -9,6 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -53,7 +54,7 @@ func (s *listServer) listOperations() []api.Operation {
 				api.OfWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
 					"tenant, destination or a subject, which has it by default. ended: only deliveries that have ended, newest first; the default if only such statuses are named. "+
 					"due: only waiting deliveries, by their next attempt, the earliest first. Other lists have deliveries that ended, newest first, then those in flight, ready ones, and waiting ones, "+
-					"by their next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(api.MaxLimit)...),
+					"by their next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(input.MaxPage)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
@@ -63,7 +64,7 @@ func (s *listServer) listOperations() []api.Operation {
 				api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
 				api.OfTime("since", "Ended at this time or later."),
 				api.OfTime("until", "Ended before this time."),
-			}, api.OfPage(api.MaxLimit)...),
+			}, api.OfPage(input.MaxPage)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
@@ -73,7 +74,7 @@ func (s *listServer) listOperations() []api.Operation {
 				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),
 				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
 				api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
-			}, api.OfPage(api.MaxLimit)...),
+			}, api.OfPage(input.MaxPage)...),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -46,7 +47,7 @@ func (s *listServer) attemptOperations() []api.Operation {
 				api.Repeated(api.OfText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", api.JobForm)),
 				api.OfTime("since", "Began at this time or later."),
 				api.OfTime("until", "Began before this time."),
-			}, api.OfPage(api.MaxLimit)...),
+			}, api.OfPage(input.MaxPage)...),
 			Problems: []*api.Kind{api.Malformed, api.Waiting},
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
@@ -48,7 +49,7 @@ func (s *server) plainOperations() []api.Operation {
 	}, {
 		ID: "list-instances", Method: "GET", Path: "/v1/instances", Scope: callers.Read,
 		Summary: "List the instances, those that started last first", Do: s.instances,
-		Query: api.OfPage(api.MaxLimit), Answers: api.OK(exampleInstancePage),
+		Query: api.OfPage(input.MaxPage), Answers: api.OK(exampleInstancePage),
 		Problems: []*api.Kind{api.Malformed, api.Listing},
 	}, {
 		ID: "tick", Method: "POST", Path: "/v1/tick", Scope: callers.Tick,

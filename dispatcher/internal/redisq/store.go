@@ -76,7 +76,6 @@ type Store struct {
 	access     *home.Access
 
 	conn    *conn.Client
-	sealer  *conn.Sealer
 	project string
 	tags    []string // of each partition
 	shares  shares
@@ -131,15 +130,14 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.sealer = conn.NewSealer(s.conn)
 	s.Attempts = read.NewLogReader(s.conn, conn.DecodeRecord)
 	s.Shelves = read.NewShelfReader(read.ShelfOptions{
-		Conn: s.conn, Decode: read.DecodeShelved, Sealer: s.sealer,
+		Conn: s.conn, Decode: read.DecodeShelved,
 		Names: func(ctx context.Context) ([]any, error) { return read.InstanceNames(ctx, s.conn) },
 	})
-	s.LaneReader = read.NewLaneReader(read.LaneOptions{Conn: s.conn, Scripts: s.scripts.lanes, Sealer: s.sealer, FailingAfter: o.FailingAfter})
+	s.LaneReader = read.NewLaneReader(read.LaneOptions{Conn: s.conn, Scripts: s.scripts.lanes, FailingAfter: o.FailingAfter})
 	s.Deliveries = read.New(read.Options{
-		Conn: s.conn, Scripts: s.scripts.read, Sealer: s.sealer, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
+		Conn: s.conn, Scripts: s.scripts.read, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
 		Heard: func(h conn.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
 	})
 	s.Endpoints = home.NewEndpoints(s.conn, s.announceAs, o.Seal, s.log)
@@ -220,12 +218,12 @@ func (s *Store) home() string { return s.conn.Tag(conn.Home) }
 
 // SealCursor returns a cursor for a place in a list.
 func (s *Store) SealCursor(ctx context.Context, list string, place any) (string, error) {
-	return s.sealer.Seal(ctx, list, place)
+	return s.conn.Cursors().Seal(ctx, list, place)
 }
 
 // OpenCursor reads the place from a cursor.
 func (s *Store) OpenCursor(ctx context.Context, list, cursor string, place any) error {
-	return s.sealer.Open(ctx, list, cursor, place)
+	return s.conn.Cursors().Open(ctx, list, cursor, place)
 }
 
 // Ping reports whether Redis replies. In a cluster it asks the master of conn.Home, because without

@@ -15,12 +15,6 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// The numbers of entries on a page of a list, according to the contract.
-const (
-	defaultLimit = 50
-	MaxLimit     = 500
-)
-
 // MaxValues limits the values of one parameter, because each entry of a list is compared with
 // all of them.
 const MaxValues = 100
@@ -94,7 +88,7 @@ func OfPage(limit int) []*Param {
 	return []*Param{
 		{
 			Name: "limit", Doc: "How many at most; a page may be shorter.",
-			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: defaultLimit},
+			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: input.UsualPage},
 			Refuse: func(v string) string {
 				n, err := strconv.Atoi(v)
 				return Unless(err == nil && n >= 1 && n <= limit, "must be 1 to "+strconv.Itoa(limit))
@@ -224,7 +218,7 @@ func (q *Request) Limit() int {
 	if n, err := strconv.Atoi(q.One("limit")); err == nil { // ofPage has checked it
 		return n
 	}
-	return defaultLimit
+	return input.UsualPage
 }
 
 // Cursor returns the start of the page of a list; empty: at the first entry.

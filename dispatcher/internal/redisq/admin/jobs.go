@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -45,15 +46,13 @@ type JobStore struct {
 	home  string
 	turn  conn.Script
 	page  conn.Script
-
-	sealer *conn.Sealer
 }
 
 // NewJobStore returns a store of jobs on top of a queue.
 func NewJobStore(queue *redisq.Store) *JobStore {
 	c := queue.Conn()
 	return &JobStore{
-		queue: queue, conn: c, home: c.Tag(conn.Home), sealer: conn.NewSealer(c),
+		queue: queue, conn: c, home: c.Tag(conn.Home),
 		turn: conn.MakeScript(c.TestClock(), "job turn", turnSrc),
 		page: conn.MakeScript(c.TestClock(), "job page", conn.PartRead, jobPageSrc),
 	}
@@ -200,10 +199,8 @@ var jobList = dispatcher.ListName("jobs", nil)
 // Jobs returns a page of jobs with their counts, the newest first.
 func (s *JobStore) Jobs(ctx context.Context, limit int, after string) (list []dispatcher.Job, next string, err error) {
 	below := int64(0) // number of the last job of the page before
-	if after != "" {
-		if err := s.sealer.Open(ctx, jobList, after, &below); err != nil {
-			return nil, "", err
-		}
+	if err := s.conn.Cursors().Open(ctx, jobList, after, &below); err != nil {
+		return nil, "", err
 	}
 	numbers, err := s.numbers(ctx)
 	if err != nil {
@@ -213,11 +210,9 @@ func (s *JobStore) Jobs(ctx context.Context, limit int, after string) (list []di
 	if below > 0 {
 		numbers = slices.DeleteFunc(numbers, func(n int64) bool { return n >= below })
 	}
-	if len(numbers) > limit {
-		numbers = numbers[:limit]
-		if next, err = s.sealer.Seal(ctx, jobList, numbers[limit-1]); err != nil {
-			return nil, "", err
-		}
+	numbers, next, err = conn.CutPage(ctx, s.conn, jobList, numbers, input.PageSize(limit, input.MaxPage), func(n int64) int64 { return n })
+	if err != nil {
+		return nil, "", err
 	}
 	for some := range slices.Chunk(numbers, readMost) {
 		jobs, err := s.read(ctx, some, false)

@@ -386,6 +386,10 @@ var jobCases = []jobCase{
 		require.NoError(b, err)
 		require.Len(b, list, 1)
 		require.Empty(b, next)
+		list, next, err = b.jobs.Jobs(b.Ctx, 0, "")
+		require.NoError(b, err)
+		require.Len(b, list, 3, "without a limit it is the usual one")
+		require.Empty(b, next)
 	}},
 	{name: "a job of lanes begins only where they lie", setup: redisqtest.Setup{Partitions: 4}, run: func(b *bench) {
 		_, parts := b.add(dispatcher.JobRetry, dispatcher.Filter{Lanes: []dispatcher.Lane{"a"}})

@@ -59,6 +59,7 @@ type Client struct {
 	measure   func(kind string, took time.Duration) // nil: round trips are not measured
 	takeovers chan struct{}                         // 1 deep: another node may serve a partition now
 	torn      torn
+	cursors   Sealer
 }
 
 // Dial returns the client for the options. It has no partitions yet.
@@ -69,6 +70,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		impatient: make([]atomic.Bool, 1), takeovers: make(chan struct{}, 1),
 		torn: torn{set: map[int]bool{}, wake: make(chan struct{}, 1)},
 	}
+	c.cursors.conn = c
 	c.SetConf("")
 	if err := c.connect(ctx); err != nil {
 		return nil, o.Explain(err)

@@ -40,8 +40,8 @@ type known struct {
 // wrong ones.
 const again = time.Second
 
-// NewSealer returns a Sealer.
-func NewSealer(c *Client) *Sealer { return &Sealer{conn: c} }
+// Cursors returns the Sealer of all lists.
+func (c *Client) Cursors() *Sealer { return &c.cursors }
 
 // Seal seals a place: a value that JSON can write. list is a dispatcher.ListName.
 func (s *Sealer) Seal(ctx context.Context, list string, place any) (string, error) {
@@ -59,10 +59,13 @@ func (s *Sealer) Seal(ctx context.Context, list string, place any) (string, erro
 	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(nonce, nonce, plain, []byte(list))), nil
 }
 
-// Open opens a cursor of a list into the place that it was made of. It returns
-// dispatcher.ErrCursor for one of another list, of another project, or of data that were
-// lost since.
+// Open opens a cursor of a list into the place that it was made of. Without a cursor it leaves
+// the place as it is: the first page. It returns dispatcher.ErrCursor for one of another list,
+// of another project, or of data that were lost since.
 func (s *Sealer) Open(ctx context.Context, list, text string, place any) error {
+	if text == "" {
+		return nil
+	}
 	wrong := fmt.Errorf("%w: %.64q", dispatcher.ErrCursor, text)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(text) > longest {
@@ -82,6 +85,17 @@ func (s *Sealer) Open(ctx context.Context, list, text string, place any) error {
 		return wrong
 	}
 	return nil
+}
+
+// CutPage cuts a list to a page of at most limit entries. If the list has more, next is the
+// cursor behind the last entry of the page, and place is the place of that entry.
+func CutPage[T, P any](ctx context.Context, c *Client, name string, list []T, limit int, place func(T) P) (page []T, next string, err error) {
+	if len(list) <= limit {
+		return list, "", nil
+	}
+	page = list[:limit]
+	next, err = c.cursors.Seal(ctx, name, place(page[limit-1]))
+	return page, next, err
 }
 
 // open opens a cursor with this key.

@@ -43,11 +43,11 @@ func sealPlace(t testing.TB, s *conn.Sealer, list string, p testPlace) string {
 
 func TestACursorOpensAtEachInstanceOfItsProject(t *testing.T) {
 	server, project, p := redistest.Start(t), newProject(), testPlace{At: 1790000000000, Name: "u_a:m_1"}
-	one, two := conn.NewSealer(newStore(t, server, project).Conn()), conn.NewSealer(newStore(t, server, project).Conn())
+	one, two := newStore(t, server, project).Conn().Cursors(), newStore(t, server, project).Conn().Cursors()
 	text := sealPlace(t, one, "things", p)
 	require.NotEqual(t, text, sealPlace(t, one, "things", p), "two cursors of one place don't reveal that it is one")
 	server.Restart()
-	for _, s := range []*conn.Sealer{one, two, conn.NewSealer(newStore(t, server, project).Conn())} {
+	for _, s := range []*conn.Sealer{one, two, newStore(t, server, project).Conn().Cursors()} {
 		var got testPlace
 		require.NoError(t, s.Open(t.Context(), "things", text, &got))
 		require.Equal(t, p, got)
@@ -56,14 +56,14 @@ func TestACursorOpensAtEachInstanceOfItsProject(t *testing.T) {
 
 func TestACursorFitsItsOwnListOnly(t *testing.T) {
 	server, project := redistest.Start(t), newProject()
-	s := conn.NewSealer(newStore(t, server, project).Conn())
+	s := newStore(t, server, project).Conn().Cursors()
 	text := sealPlace(t, s, "things", testPlace{At: 7, Name: "a"})
 	refused := func(s *conn.Sealer, list, text, why string) {
 		t.Helper()
 		require.ErrorIs(t, s.Open(t.Context(), list, text, &testPlace{}), dispatcher.ErrCursor, why)
 	}
 	refused(s, "others", text, "of another list")
-	refused(conn.NewSealer(newStore(t, server, newProject()).Conn()), "things", text, "of another project")
+	refused(newStore(t, server, newProject()).Conn().Cursors(), "things", text, "of another project")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	require.NoError(t, err)
 	for i := range 8 * len(raw) {
@@ -76,9 +76,12 @@ func TestACursorFitsItsOwnListOnly(t *testing.T) {
 			refused(s, "things", changed, "its last letter is "+string(last))
 		}
 	}
-	for i := range text {
+	for i := 1; i < len(text); i++ {
 		refused(s, "things", text[:i], fmt.Sprintf("cut at %d", i))
 	}
+	first := testPlace{At: 7}
+	require.NoError(t, s.Open(t.Context(), "things", "", &first))
+	require.Equal(t, testPlace{At: 7}, first, "a page without a cursor is the first one")
 	for _, wrong := range []string{" ", "0", "-1", "9223372036854775808", "0-0", "1-2-3-4", "job_7", "ep_000000001", "null", "{}", text + "A", text + "=", "%", strings.Repeat("A", 1<<20)} {
 		refused(s, "things", wrong, wrong[:min(len(wrong), 20)])
 	}
@@ -88,15 +91,15 @@ func TestACursorFitsItsOwnListOnly(t *testing.T) {
 func TestACursorOfDataThatWereLostIsRefused(t *testing.T) {
 	server, project := redistest.Start(t), newProject()
 	store := newStore(t, server, project)
-	text := sealPlace(t, conn.NewSealer(store.Conn()), "things", testPlace{Name: "a"})
+	text := sealPlace(t, store.Conn().Cursors(), "things", testPlace{Name: "a"})
 	require.NoError(t, store.Client().FlushAll(t.Context()).Err())
-	s := conn.NewSealer(newStore(t, server, project).Conn())
+	s := newStore(t, server, project).Conn().Cursors()
 	require.ErrorIs(t, s.Open(t.Context(), "things", text, &testPlace{}), dispatcher.ErrCursor)
 	require.NoError(t, s.Open(t.Context(), "things", sealPlace(t, s, "things", testPlace{Name: "a"}), &testPlace{}))
 }
 
 func TestACursorRevealsNothingOfItsPlace(t *testing.T) {
-	s := conn.NewSealer(newStore(t, redistest.Start(t), newProject()).Conn())
+	s := newStore(t, redistest.Start(t), newProject()).Conn().Cursors()
 	long := testPlace{At: 1790000000000, Name: "u_ssaz-K_8te"}
 	require.Len(t, sealPlace(t, s, "things", long), len(sealPlace(t, s, "things", testPlace{})), "not even how long a name is")
 	raw, err := base64.RawURLEncoding.DecodeString(sealPlace(t, s, "things", long))
@@ -109,12 +112,12 @@ func TestAFirstCursorIsMadeAlsoWhereMemoryIsFull(t *testing.T) {
 	store := newStore(t, redistest.Start(t), newProject())
 	require.NoError(t, store.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.Error(t, store.Client().Set(t.Context(), "x", "y", 0).Err())
-	sealPlace(t, conn.NewSealer(store.Conn()), "things", testPlace{Name: "a"})
+	sealPlace(t, store.Conn().Cursors(), "things", testPlace{Name: "a"})
 }
 
 // A page of a link is of another view than one of a key, though its filter is the same.
 func TestACursorBelongsToTheViewOfItsCaller(t *testing.T) {
-	s := conn.NewSealer(newStore(t, redistest.Start(t), newProject()).Conn())
+	s := newStore(t, redistest.Start(t), newProject()).Conn().Cursors()
 	views := []dispatcher.View{{}, {Tenant: "m7"}, {Tenant: "m8"}, {Tenant: "m7", Endpoint: "ep_000000001"}, {Tenant: "m7", Endpoint: "ep_000000002"}}
 	list := func(v dispatcher.View) string {
 		return dispatcher.ListName("attempts", dispatcher.LogFilter{Tenants: []string{"m7"}, View: v})
@@ -134,7 +137,7 @@ func TestACursorBelongsToTheViewOfItsCaller(t *testing.T) {
 
 // No text opens that was not sealed, and none fails in another way.
 func FuzzOpen(f *testing.F) {
-	s := conn.NewSealer(newStore(f, redistest.Start(f), newProject()).Conn())
+	s := newStore(f, redistest.Start(f), newProject()).Conn().Cursors()
 	own := sealPlace(f, s, "things", testPlace{At: 7, Name: "a"})
 	for _, text := range []string{"", own, own[:20], "0", "1-2-3-4", "e30", strings.ToUpper(own)} {
 		f.Add("things", text)
@@ -142,6 +145,11 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list, text string) {
 		var got testPlace
 		err := s.Open(t.Context(), list, text, &got)
+		if text == "" {
+			require.NoError(t, err)
+			require.Zero(t, got)
+			return
+		}
 		if list == "things" && text == own {
 			require.NoError(t, err)
 			require.Equal(t, testPlace{At: 7, Name: "a"}, got)

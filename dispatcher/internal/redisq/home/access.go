@@ -53,8 +53,6 @@ type Access struct {
 	conn *conn.Client
 	home string // tag of the keys
 
-	sealer *conn.Sealer
-
 	keys func() dispatcher.AccessKeys // nil or empty: there are no API keys
 	own  atomic.Pointer[ownSecret]
 
@@ -66,7 +64,7 @@ type Access struct {
 func NewAccess(c *conn.Client) *Access {
 	home := func(name, src string) conn.Script { return conn.HomeScript(c.TestClock(), name, accessCommonSrc, src) }
 	return &Access{
-		conn: c, home: c.Tag(conn.Home), sealer: conn.NewSealer(c),
+		conn: c, home: c.Tag(conn.Home),
 		clock: home("read clock", clockSrc), openSession: home("open session", sessionOpenSrc),
 		readSession: home("read session", sessionReadSrc), renewSession: home("renew session", sessionRenewSrc),
 		putShown: home("keep page", shownPutSrc), readShown: home("read page", shownReadSrc),

@@ -38,15 +38,13 @@ type Audit struct {
 	log  *slog.Logger
 	now  func() time.Time // tests set it
 
-	sealer *conn.Sealer
-
 	mu      sync.Mutex // guards minutes and their content
 	minutes map[callKind]*minuteOf
 }
 
 // NewAudit returns an Audit that uses a connection.
 func NewAudit(c *conn.Client, log *slog.Logger) *Audit {
-	return &Audit{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, sealer: conn.NewSealer(c), minutes: map[callKind]*minuteOf{}}
+	return &Audit{conn: c, home: c.Tag(conn.Home), log: log, now: time.Now, minutes: map[callKind]*minuteOf{}}
 }
 
 // write adds an entry.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -21,8 +22,6 @@ const (
 	auditChunk = 500
 	// maxScanned is the most entries that a page reads.
 	maxScanned = 5_000
-	// usualLimit is the default of every list.
-	usualLimit = 50
 )
 
 // streams is the number of streams that a page merges. The second one has the changes by links.
@@ -38,13 +37,11 @@ type readFrom struct {
 
 // ReadAudit returns a page of entries, newest first.
 func (l *Audit) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page dispatcher.AuditPage, err error) {
-	list, limit := dispatcher.ListName("audit", f), cmp.Or(f.Limit, usualLimit)
+	list, limit := dispatcher.ListName("audit", f), input.PageSize(f.Limit, input.MaxPage)
 	start, end, some := between(f.Since, f.Until)
 	var last [streams]string
-	if f.Cursor != "" {
-		if err := l.sealer.Open(ctx, list, f.Cursor, &last); err != nil {
-			return page, err
-		}
+	if err := l.conn.Cursors().Open(ctx, list, f.Cursor, &last); err != nil {
+		return page, err
 	}
 	var from [streams]*readFrom
 	for i := range from {
@@ -71,7 +68,7 @@ func (l *Audit) ReadAudit(ctx context.Context, f dispatcher.AuditFilter) (page d
 	}
 	switch {
 	case more:
-		page.Next, err = l.sealer.Seal(ctx, list, last)
+		page.Next, err = l.conn.Cursors().Seal(ctx, list, last)
 	case len(page.Entries) == 0 && f.Cursor == "":
 		err = l.conn.Intact(ctx)
 	}

@@ -55,7 +55,6 @@ type Endpoints struct {
 	seal       atomic.Pointer[seal.Box] // nil: records are not encrypted
 	unread     sync.Map                 // by id: records that can't be read, as they were when that was logged
 	log        *slog.Logger
-	sealer     *conn.Sealer
 }
 
 var _ dispatcher.EndpointStore = (*Endpoints)(nil)
@@ -63,7 +62,7 @@ var _ dispatcher.EndpointStore = (*Endpoints)(nil)
 // NewEndpoints returns Endpoints with a connection. box encrypts the secrets and header values; nil:
 // they are not encrypted.
 func NewEndpoints(c *conn.Client, announceAs func() string, box *seal.Box, log *slog.Logger) *Endpoints {
-	s := &Endpoints{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log, sealer: conn.NewSealer(c)}
+	s := &Endpoints{conn: c, home: c.Tag(conn.Home), announceAs: announceAs, log: log}
 	s.Reseal(box)
 	return s
 }

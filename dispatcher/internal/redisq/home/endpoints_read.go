@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -196,7 +197,7 @@ func (s *Endpoints) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilt
 			sets = append(sets, s.home+keys.Tenant+tenant)
 		}
 	}
-	limit := cmp.Or(f.Limit, 50)
+	limit := input.PageSize(f.Limit, input.MaxPage)
 	var entries []indexEntry
 	for _, key := range sets {
 		more, err := s.endpointsBefore(ctx, key, at, limit+1)
@@ -210,11 +211,8 @@ func (s *Endpoints) ListEndpoints(ctx context.Context, f dispatcher.EndpointFilt
 			return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(b.ID, a.ID))
 		})
 	}
-	if len(entries) > limit {
-		entries = entries[:limit]
-		if next, err = s.sealer.Seal(ctx, list, entries[limit-1]); err != nil {
-			return nil, "", err
-		}
+	if entries, next, err = conn.CutPage(ctx, s.conn, list, entries, limit, func(e indexEntry) indexEntry { return e }); err != nil {
+		return nil, "", err
 	}
 	ids := make([]string, len(entries))
 	for i, entry := range entries {
@@ -233,7 +231,7 @@ func (s *Endpoints) behind(ctx context.Context, list, cursor string) (*indexEntr
 		return nil, nil
 	}
 	at := &indexEntry{}
-	return at, s.sealer.Open(ctx, list, cursor, at)
+	return at, s.conn.Cursors().Open(ctx, list, cursor, at)
 }
 
 // endpointsBefore returns at most n entries of an index, newest first, that come after at

@@ -81,7 +81,7 @@ func (s *Endpoints) StoredPage(ctx context.Context, cursor string) (page []Store
 		ids[i] = e.ID
 	}
 	if len(entries) == storedAtOnce {
-		if next, err = s.sealer.Seal(ctx, storedList, entries[len(entries)-1]); err != nil {
+		if next, err = s.conn.Cursors().Seal(ctx, storedList, entries[len(entries)-1]); err != nil {
 			return nil, "", "", err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -166,10 +167,9 @@ func decodeLink(all dispatcher.AccessKeys, id, text string) (l dispatcher.Link, 
 // next call, which is empty at the end.
 func (s *Access) Links(ctx context.Context, limit int, after string) (list []dispatcher.Link, next string, err error) {
 	below := "" // score of the last link that was read
-	if after != "" {
-		if err := s.sealer.Open(ctx, linkList, after, &below); err != nil {
-			return nil, "", err
-		}
+	limit = input.PageSize(limit, input.MaxPage)
+	if err := s.conn.Cursors().Open(ctx, linkList, after, &below); err != nil {
+		return nil, "", err
 	}
 	all, err := s.keysNow(ctx)
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *Access) Links(ctx context.Context, limit int, after string) (list []dis
 		}
 	}
 	if below != "" {
-		if next, err = s.sealer.Seal(ctx, linkList, below); err != nil {
+		if next, err = s.conn.Cursors().Seal(ctx, linkList, below); err != nil {
 			return nil, "", err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -28,14 +29,13 @@ const (
 // DeadCounts queries the number of dead deliveries, by destination and reason. It reads the
 // counts that every script keeps, and no delivery.
 type DeadCounts struct {
-	conn   *conn.Client
-	sealer *conn.Sealer
-	most   int // limit of groups that a page sorts
+	conn *conn.Client
+	most int // limit of groups that a page sorts
 }
 
 // NewDeadCounts returns DeadCounts. A page sorts at most `most` groups; 0: mostGroups.
 func NewDeadCounts(c *conn.Client, most int) *DeadCounts {
-	return &DeadCounts{conn: c, sealer: conn.NewSealer(c), most: cmp.Or(most, mostGroups)}
+	return &DeadCounts{conn: c, most: cmp.Or(most, mostGroups)}
 }
 
 // Page returns the matching groups, the largest first. It fills in the name of a lane if it is
@@ -43,10 +43,8 @@ func NewDeadCounts(c *conn.Client, most int) *DeadCounts {
 func (c *DeadCounts) Page(ctx context.Context, f dispatcher.DeadFilter) (page dispatcher.DeadPage, err error) {
 	list := dispatcher.ListName("dead", f)
 	var at deadPlace
-	if f.Cursor != "" {
-		if err := c.open(ctx, list, f.Cursor, &at); err != nil {
-			return page, err
-		}
+	if err := c.open(ctx, list, f.Cursor, &at); err != nil {
+		return page, err
 	}
 	var rest *deadPlace
 	if len(f.Lanes) > 0 {
@@ -69,14 +67,14 @@ func (c *DeadCounts) Page(ctx context.Context, f dispatcher.DeadFilter) (page di
 		}
 		page.Groups = page.Groups[from:]
 	}
-	if limit := cmp.Or(f.Limit, 50); len(page.Groups) > limit {
+	if limit := input.PageSize(f.Limit, input.MaxPage); len(page.Groups) > limit {
 		page.Groups = page.Groups[:limit]
 		last := page.Groups[limit-1]
 		at.Count, at.Lane, at.Reason = last.Count, last.Lane, last.Reason
 		rest = &at
 	}
 	if rest != nil {
-		if page.Next, err = c.sealer.Seal(ctx, list, rest); err != nil {
+		if page.Next, err = c.conn.Cursors().Seal(ctx, list, rest); err != nil {
 			return page, err
 		}
 	}
@@ -100,7 +98,7 @@ type deadPlace struct {
 // open opens a cursor. It returns an error for a cursor from before a repartition, because its
 // partitions may not exist any more.
 func (c *DeadCounts) open(ctx context.Context, list, text string, at *deadPlace) error {
-	if err := c.sealer.Open(ctx, list, text, at); err != nil {
+	if err := c.conn.Cursors().Open(ctx, list, text, at); err != nil {
 		return err
 	}
 	if n := c.conn.Partitions(); at.From >= n || at.To > n {

@@ -23,7 +23,6 @@ import (
 type Options struct {
 	Conn    *conn.Client
 	Scripts Scripts
-	Sealer  *conn.Sealer
 	Lanes   *LaneReader
 	Log     *LogReader
 	Shelf   *ShelfReader
@@ -38,7 +37,6 @@ type Options struct {
 type Deliveries struct {
 	conn    *conn.Client
 	scripts Scripts
-	sealer  *conn.Sealer
 	lanes   *LaneReader
 	proofs  *LogReader
 	shelf   *ShelfReader
@@ -52,7 +50,7 @@ type Deliveries struct {
 // New returns Deliveries.
 func New(o Options) *Deliveries {
 	return &Deliveries{
-		conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, lanes: o.Lanes, proofs: o.Log, shelf: o.Shelf,
+		conn: o.Conn, scripts: o.Scripts, lanes: o.Lanes, proofs: o.Log, shelf: o.Shelf,
 		dead: NewDeadCounts(o.Conn, 0), keep: o.Keep, heard: o.Heard, info: o.Info, log: o.Logger,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -39,10 +40,9 @@ var endSets = map[string]dispatcher.Status{
 // Ended returns a page. All entries of a lane are in one partition, with one clock.
 func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page dispatcher.EndedPage, err error) {
 	var at endedPlace
-	if f.Cursor != "" {
-		if err := s.sealer.Open(ctx, endedList(f), f.Cursor, &at); err != nil {
-			return page, err
-		}
+	f.Limit = input.PageSize(f.Limit, input.MaxPage)
+	if err := s.conn.Cursors().Open(ctx, endedList(f), f.Cursor, &at); err != nil {
+		return page, err
 	}
 	if err := s.conn.LostOf([]dispatcher.Lane{f.Lane}); err != nil && !f.Left {
 		return page, fmt.Errorf("read the ended deliveries: %w", err)
@@ -62,7 +62,7 @@ func (s *Deliveries) Ended(ctx context.Context, f dispatcher.EndedFilter) (page 
 		}
 	}
 	page.Lane, page.Place = f.Lane, at.end()
-	page.Resume, err = s.sealer.Seal(ctx, endedList(f), at)
+	page.Resume, err = s.conn.Cursors().Seal(ctx, endedList(f), at)
 	return page, err
 }
 
@@ -73,7 +73,7 @@ func (s *Deliveries) EndedCursor(ctx context.Context, f dispatcher.EndedFilter, 
 	if !at.At.IsZero() {
 		place.Score = conn.ScoreText(conn.ToScore(at.At))
 	}
-	return s.sealer.Seal(ctx, endedList(f), place)
+	return s.conn.Cursors().Seal(ctx, endedList(f), place)
 }
 
 // endedList returns the name of the list of an endpoint's ends. The order of the statuses does

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -25,10 +26,8 @@ const instancesMost = 2500
 // Instances returns a page of the instances.
 func (s *Deliveries) Instances(ctx context.Context, limit int, after string) (list []dispatcher.InstanceState, next string, err error) {
 	var last instancePlace
-	if after != "" {
-		if err := s.sealer.Open(ctx, instanceList, after, &last); err != nil {
-			return nil, "", err
-		}
+	if err := s.conn.Cursors().Open(ctx, instanceList, after, &last); err != nil {
+		return nil, "", err
 	}
 	var there *redis.StringSliceCmd
 	var about *redis.MapStringStringCmd
@@ -45,12 +44,11 @@ func (s *Deliveries) Instances(ctx context.Context, limit int, after string) (li
 		}
 	}
 	slices.SortFunc(list, compareInstances)
-	if limit = min(cmp.Or(max(limit, 0), 50), instancesPage); len(list) > limit {
-		list = list[:limit]
-		last = instancePlace{Started: list[limit-1].StartedAt, Name: list[limit-1].Name}
-		if next, err = s.sealer.Seal(ctx, instanceList, last); err != nil {
-			return nil, "", err
-		}
+	list, next, err = conn.CutPage(ctx, s.conn, instanceList, list, input.PageSize(limit, instancesPage), func(i dispatcher.InstanceState) instancePlace {
+		return instancePlace{Started: i.StartedAt, Name: i.Name}
+	})
+	if err != nil {
+		return nil, "", err
 	}
 	return list, next, s.countLeases(ctx, list)
 }

@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-// Limits. One call reads lanesBatch lanes, and a page returns lanesPage. The first call reads
-// lanesLeast lanes of each partition, because with many partitions most lanes of a full page
-// would be read for nothing.
+// Limits. One call reads lanesBatch lanes. The first call reads lanesLeast lanes of each
+// partition, because with many partitions most lanes of a full page would be read for nothing.
 const (
 	lanesBatch = 256
-	lanesPage  = 500
 	lanesLeast = 8
 )
 
@@ -95,12 +94,10 @@ func (s *LaneReader) Lanes(ctx context.Context, limit int, after string) (states
 
 // LanesHere is Lanes, but it ignores that the store lost other lanes.
 func (s *LaneReader) LanesHere(ctx context.Context, limit int, after string) (states []dispatcher.LaneState, next string, err error) {
-	limit = min(cmp.Or(max(limit, 0), 50), lanesPage)
+	limit = input.PageSize(limit, input.MaxPage)
 	var at lanePlace
-	if after != "" {
-		if err := s.sealer.Open(ctx, laneList, after, &at); err != nil {
-			return nil, "", err
-		}
+	if err := s.conn.Cursors().Open(ctx, laneList, after, &at); err != nil {
+		return nil, "", err
 	}
 	if !at.Others {
 		if states, next, err = s.pausedPage(ctx, limit, at); err != nil || next != "" {
@@ -113,7 +110,7 @@ func (s *LaneReader) LanesHere(ctx context.Context, limit int, after string) (st
 		limit++ // it is returned in addition to the page
 	}
 	if len(states) == limit { // no partition reported whether there are more
-		next, err = s.sealer.Seal(ctx, laneList, at)
+		next, err = s.conn.Cursors().Seal(ctx, laneList, at)
 		return states, next, err
 	}
 	for len(states)+len(found) < limit {
@@ -132,7 +129,7 @@ func (s *LaneReader) LanesHere(ctx context.Context, limit int, after string) (st
 		states = append(states, l.state)
 	}
 	if len(found) > 0 && m.left() {
-		next, err = s.sealer.Seal(ctx, laneList, lanesBehind(found[len(found)-1]))
+		next, err = s.conn.Cursors().Seal(ctx, laneList, lanesBehind(found[len(found)-1]))
 	}
 	return states, next, err
 }

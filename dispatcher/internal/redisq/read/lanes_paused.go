@@ -45,12 +45,11 @@ func (s *LaneReader) pausedPage(ctx context.Context, limit int, at lanePlace) (s
 			list = list[1:]
 		}
 	}
-	if len(list) > limit {
-		list = list[:limit]
-		last := lanePlace{Score: float64(conn.ToMillis(list[limit-1].Since)), Lane: string(list[limit-1].Lane)}
-		if next, err = s.sealer.Seal(ctx, laneList, last); err != nil {
-			return nil, "", err
-		}
+	list, next, err = conn.CutPage(ctx, s.conn, laneList, list, limit, func(l dispatcher.StoppedLane) lanePlace {
+		return lanePlace{Score: float64(conn.ToMillis(l.Since)), Lane: string(l.Lane)}
+	})
+	if err != nil {
+		return nil, "", err
 	}
 	found, err := s.LaneStates(ctx, lanesOf(list))
 	if err != nil {

@@ -32,7 +32,6 @@ func (c *LaneScripts) All() []conn.Script { return []conn.Script{c.Lanes, c.Busy
 type LaneOptions struct {
 	Conn         *conn.Client
 	Scripts      LaneScripts
-	Sealer       *conn.Sealer
 	FailingAfter time.Duration // a lane that fails for longer is reported as failing; 0: no lane is
 }
 
@@ -40,7 +39,6 @@ type LaneOptions struct {
 type LaneReader struct {
 	conn    *conn.Client
 	scripts LaneScripts
-	sealer  *conn.Sealer
 	busy    *busyQuery
 
 	Pace LanePace // tests change it
@@ -50,5 +48,5 @@ type LaneReader struct {
 
 // NewLaneReader returns a LaneReader.
 func NewLaneReader(o LaneOptions) *LaneReader {
-	return &LaneReader{conn: o.Conn, scripts: o.Scripts, sealer: o.Sealer, busy: newBusyQuery(), Pace: usualPace, failingAfter: o.FailingAfter}
+	return &LaneReader{conn: o.Conn, scripts: o.Scripts, busy: newBusyQuery(), Pace: usualPace, failingAfter: o.FailingAfter}
 }

@@ -1,7 +1,6 @@
 package read
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
@@ -119,7 +119,7 @@ func (s *Deliveries) list(ctx context.Context, f dispatcher.Filter, lanes []disp
 		}
 		if next != nil {
 			l.page.Reached, next.began = next.place(), l.began
-			l.page.Next, err = s.sealer.Seal(ctx, ShelfListOf(f), next.text())
+			l.page.Next, err = s.conn.Cursors().Seal(ctx, ShelfListOf(f), next.text())
 			return l.page, err
 		}
 	}
@@ -146,7 +146,7 @@ func newLister(s *Deliveries, f dispatcher.Filter, names []any, of []dispatcher.
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
-	l := &lister{s: s, f: f, of: of, names: names, limit: cmp.Or(f.Limit, 50)}
+	l := &lister{s: s, f: f, of: of, names: names, limit: input.PageSize(f.Limit, input.MaxPage)}
 	l.statuses, l.reasons, l.lanes = ShelfWords(f.Statuses), ShelfWords(f.Reasons), ShelfWords(of)
 	l.byMarks = len(f.Statuses) > 0 && l.asks(dispatcher.StatusDelivered, dispatcher.StatusCancelled)
 	return l

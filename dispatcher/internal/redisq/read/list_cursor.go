@@ -115,7 +115,7 @@ func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listC
 		return at, nil
 	}
 	var sealed json.RawMessage
-	if err = s.sealer.Open(ctx, ShelfListOf(*f), f.Cursor, &sealed); err == nil {
+	if err = s.conn.Cursors().Open(ctx, ShelfListOf(*f), f.Cursor, &sealed); err == nil {
 		at, err = placeOrCursor(f, sealed)
 	}
 	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= s.conn.Partitions()) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -35,22 +36,22 @@ type DecodeFunc func(id, record string) (*dispatcher.Message, error)
 type LogReader struct {
 	conn   *conn.Client
 	decode DecodeFunc
-	sealer *conn.Sealer
 }
 
 // NewLogReader returns a LogReader.
 func NewLogReader(c *conn.Client, decode DecodeFunc) *LogReader {
-	return &LogReader{conn: c, decode: decode, sealer: conn.NewSealer(c)}
+	return &LogReader{conn: c, decode: decode}
 }
 
 // ReadLog returns a page of the log, the newest line first. The number of
 // entries that it reads is limited. If a filter matches few of them, the page
 // is short and has a cursor.
 func (r *LogReader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit int, after string) (dispatcher.LogPage, error) {
+	limit = input.PageSize(limit, input.MaxPage)
 	p := &pager{r: r, filter: f}
 	if after != "" {
 		p.from = &dispatcher.LogPlace{}
-		if err := r.sealer.Open(ctx, listOf(f), after, p.from); err != nil {
+		if err := r.conn.Cursors().Open(ctx, listOf(f), after, p.from); err != nil {
 			return dispatcher.LogPage{}, err
 		}
 	}
@@ -69,7 +70,7 @@ func (r *LogReader) ReadLog(ctx context.Context, f dispatcher.LogFilter, limit i
 	var err error
 	switch {
 	case p.reached != nil:
-		p.page.Next, err = r.sealer.Seal(ctx, listOf(f), p.reached)
+		p.page.Next, err = r.conn.Cursors().Seal(ctx, listOf(f), p.reached)
 	case len(p.page.Lines) == 0:
 		err = r.conn.IntactOf(ctx, f.Lanes)
 	}

@@ -13,7 +13,6 @@ package read
 // and an id.
 
 import (
-	"cmp"
 	"context"
 	_ "embed" // the script
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -74,7 +74,6 @@ type ShelfOptions struct {
 	// Decode makes a delivery from an entry. It reports false if the entry
 	// can't be read.
 	Decode func(ShelfEntry) (dispatcher.Delivery, bool)
-	Sealer *conn.Sealer
 }
 
 // ShelfReader reads the lists.
@@ -82,7 +81,6 @@ type ShelfReader struct {
 	o      ShelfOptions
 	conn   *conn.Client
 	script conn.Script
-	sealer *conn.Sealer
 
 	subjects conn.Script
 }
@@ -91,7 +89,7 @@ type ShelfReader struct {
 func NewShelfReader(o ShelfOptions) *ShelfReader {
 	test := o.Conn.TestClock()
 	return &ShelfReader{
-		o: o, conn: o.Conn, sealer: o.Sealer,
+		o: o, conn: o.Conn,
 		script: conn.MakeScript(test, "shelf", conn.PartRead, shelfSrc), subjects: conn.MakeScript(test, "subjects", subjectsSrc),
 	}
 }
@@ -125,7 +123,7 @@ func (r *ShelfReader) Accepted(ctx context.Context, f dispatcher.Filter) (dispat
 	if f.Failed && len(f.Statuses) == 0 {
 		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
 	}
-	f.Limit = cmp.Or(f.Limit, 50)
+	f.Limit = input.PageSize(f.Limit, input.MaxPage)
 	p := listing{more: true, since: millis(f.Since)}
 	if !f.Until.IsZero() {
 		p.reached.At = ceil(f.Until)
@@ -164,7 +162,7 @@ func ShelfListOf(f dispatcher.Filter) string {
 // ListCursor returns the cursor of a list by acceptance whose page ended at a
 // place.
 func (r *ShelfReader) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
-	return r.sealer.Seal(ctx, ShelfListOf(f), at)
+	return r.conn.Cursors().Seal(ctx, ShelfListOf(f), at)
 }
 
 // ListPlace returns the place after which a page of a list by acceptance
@@ -174,7 +172,7 @@ func (r *ShelfReader) ListPlace(ctx context.Context, f dispatcher.Filter) (*disp
 		return f.From, nil
 	}
 	at := new(place)
-	return at, r.sealer.Open(ctx, ShelfListOf(f), f.Cursor, at)
+	return at, r.conn.Cursors().Open(ctx, ShelfListOf(f), f.Cursor, at)
 }
 
 // query is the set of shelves or messages that one page reads.

@@ -1,7 +1,6 @@
 package read
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
@@ -45,7 +45,7 @@ func (r *ShelfReader) Whole(ctx context.Context, f dispatcher.Filter, from *disp
 	if !ok || err != nil {
 		return page, false, err
 	}
-	f.Limit = cmp.Or(f.Limit, 50)
+	f.Limit = input.PageSize(f.Limit, input.MaxPage)
 	p := listing{more: true}
 	q.f.Limit = math.MaxInt32
 	for p.more {

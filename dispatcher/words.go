@@ -51,6 +51,7 @@ var StreamEnds = []string{"slow", "stopping", "key", "busy"}
 func WordLists() map[string][]string {
 	return map[string][]string{
 		"status":   Texts(Statuses),
+		"order":    Texts(Orders),
 		"reason":   Texts(DeadReasons),
 		"waiting":  Texts(Waits),
 		"outcome":  named(Verdicts),
@@ -66,6 +67,7 @@ func WordLists() map[string][]string {
 		"signature-encoding": Texts(signer.Encodings),
 		"signature-content":  Texts(signer.Contents),
 
+		"end-status":     Texts(EndStatuses),
 		"test-outcome":   TestOutcomes,
 		"lane-state":     Texts(LaneStates),
 		"lane-why":       Texts(LaneWhys),

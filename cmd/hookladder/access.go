@@ -119,7 +119,7 @@ func newLinkRevoke(s world) *cobra.Command {
 
 func newAudit(s world) *cobra.Command {
 	var f client.AuditFilter
-	var since, until string
+	var span spanFlags
 	cmd := listCommand[wire.AuditPage]{
 		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.AuditPage, error) {
 			f.Limit, f.Cursor = p.limit, p.cursor
@@ -153,23 +153,14 @@ The key needs the scope admin. Filters may be repeated: any of their values matc
   hookladder audit --what endpoint.delete --since 24h
   hookladder audit --by key:ops --target ep_2mzgqjcn4 --json`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
-			if err = noArgs(cmd, args); err != nil {
-				return err
-			}
-			if f.Since, err = timeFlag("since", since); err == nil {
-				f.Until, err = timeFlag("until", until)
+			if err = noArgs(cmd, args); err == nil {
+				f.Since, f.Until, err = span.read()
 			}
 			return err
 		},
 	}, s)
-	flags := cmd.Flags()
-	flags.StringArrayVar(&f.By, "by", nil, "only changes by this caller: key:<name>, link:<id>, system or local")
-	flags.StringArrayVar(&f.What, "what", nil, "only this kind of change, such as endpoint.delete")
-	flags.StringArrayVar(&f.Targets, "target", nil, "only changes of this endpoint, message, job, link, lane or origin of URLs")
-	flags.StringArrayVar(&f.Tenants, "tenant", nil, "only changes for this tenant")
-	flags.StringVar(&since, "since", "", "only from this time on, such as 2026-01-31T12:00:00Z, or an age such as 24h")
-	flags.StringVar(&until, "until", "", "only before this time")
-	completes(cmd, "what", dispatcher.AuditWords...)
+	addFilters(cmd, &f)
+	span.add(cmd, "only changes")
 	return cmd
 }
 

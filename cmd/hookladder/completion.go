@@ -101,12 +101,10 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 	flags = map[string]cobra.CompletionFunc{
 		"by":           oneOf(dispatcher.System, dispatcher.Local),
 		"content-type": oneOf("application/json", "application/xml", "application/x-www-form-urlencoded", "text/plain", "text/xml"),
-		"dead-reason":  oneOf(texts(dispatcher.DeadReasons...)...),
 		"destination":  destinations,
 		"endpoint":     endpoints,
 		"job":          s.asks(jobWords()),
 		"message":      messages,
-		"order":        oneOf("accepted", "ended", "due"),
 		"save":         oneOfFiles,
 		"status":       oneOf(texts(dispatcher.Statuses...)...),
 		"subject":      s.asks(subjectWords()),
@@ -165,9 +163,6 @@ func (s world) asks(from completionSource) cobra.CompletionFunc {
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
-
-// anyReason lists the reasons of death in a help text.
-var anyReason = anyOf(dispatcher.DeadReasons)
 
 // anyOf returns words for a help text: a, b or c.
 func anyOf[T ~string](words []T) string {

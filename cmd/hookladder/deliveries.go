@@ -14,46 +14,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-// filterFlags select deliveries.
-type filterFlags struct {
-	filter client.Filter
-	span   spanFlags
-}
-
-// likeText is the help of --subject-like.
-const likeText = "a subject in another spelling: 8713, #8713 and \"ORDER 8713\" find order_8713"
-
-func (f *filterFlags) add(cmd *cobra.Command) {
-	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Statuses, "status", nil, anyOf(dispatcher.Statuses)+"; may be repeated, as all filters may")
-	flags.StringArrayVar(&of.Topics, "topic", nil, "a topic, or a pattern such as payment.*")
-	flags.StringArrayVar(&of.Tenants, "tenant", nil, "a tenant")
-	flags.StringArrayVar(&of.Subjects, "subject", nil, "the subject of the message, such as an order number")
-	flags.StringArrayVar(&of.SubjectLike, "subject-like", nil, likeText)
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "a URL (its deliveries without a tenant, or of --tenant), an endpoint's id or uid, q_<queue>, or a lane")
-	flags.StringArrayVar(&of.Reasons, "dead-reason", nil, "the reason of a dead delivery: "+anyReason)
-	flags.BoolVar(&of.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
-	flags.StringVar(&of.Order, "order", "", "accepted, ended or due; --since and --until mean the time of this order (default: see above)")
-	f.span.add(cmd, "accepted, ended or due")
-}
-
-// read reads the times of the flags, once for all pages: an age would be another time later.
-func (f *filterFlags) read() (err error) {
-	f.filter.Since, f.filter.Until, err = f.span.read()
-	return err
-}
 
 func newDeliveries(s world) *cobra.Command {
 	var f filterFlags
 	cmd := listCommand[wire.Page]{
 		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.Page, error) {
-			f.filter.Limit, f.filter.Cursor = p.limit, p.cursor
-			return c.Deliveries(cmd.Context(), f.filter)
+			f.Limit, f.Cursor = p.limit, p.cursor
+			return c.Deliveries(cmd.Context(), f.Filter)
 		},
 		next:       func(page wire.Page) *string { return page.NextCursor },
 		deliveries: func(page *wire.Page) (*[]wire.Delivery, *int) { return &page.Data, &page.LookedAt },
@@ -86,7 +56,7 @@ break, because a spreadsheet would take it for a formula.`,
 			return errors.Join(noArgs(cmd, args), f.read())
 		},
 	}, s)
-	f.add(cmd)
+	f.add(cmd, "accepted, ended or due")
 	return cmd
 }
 
@@ -135,8 +105,7 @@ break, because a spreadsheet would take it for a formula.`,
 			return err
 		},
 	}, s)
-	cmd.Flags().StringArrayVar(&f.Statuses, "status", nil, anyOf(dispatcher.EndStatuses)+"; may be repeated")
-	completes(cmd, "status", texts(dispatcher.EndStatuses...)...)
+	addFilters(cmd, &f)
 	span.add(cmd, "ended")
 	return cmd
 }
@@ -207,7 +176,7 @@ it prints the stored attempts before that time, and ends.`,
 		},
 	}
 	to.add(cmd, s)
-	f.add(cmd)
+	addFilters(cmd, &f.filter)
 	span.add(cmd, "only attempts that began")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each attempt as JSON, one a line")
 	return cmd
@@ -223,20 +192,6 @@ type tailer struct {
 	last   string // id of the last event; empty: there was none
 	lost   bool   // the connection is lost
 	failed error  // the error of show
-}
-
-// add adds the filters to cmd.
-func (f *tailer) add(cmd *cobra.Command) {
-	flags, of := cmd.Flags(), &f.filter
-	flags.StringArrayVar(&of.Destinations, "destination", nil, "only to this URL (without a tenant, or of --tenant), endpoint (id or uid), q_<queue>, or lane")
-	flags.StringArrayVar(&of.Tenants, "tenant", nil, "only of this tenant")
-	flags.StringArrayVar(&of.Topics, "topic", nil, "only with this topic, or a pattern such as payment.*")
-	flags.StringArrayVar(&of.Subjects, "subject", nil, "only with this subject, such as an order number")
-	flags.StringArrayVar(&of.Messages, "message", nil, "only of the message with this id")
-	flags.StringArrayVar(&of.Outcomes, "outcome", nil, "only "+anyOf(dispatcher.Happenings))
-	flags.IntSliceVar(&of.StatusCodes, "status-code", nil, "only with this status of the receiver's response")
-	flags.StringArrayVar(&of.Jobs, "job", nil, "only attempts of the job with this id")
-	completes(cmd, "outcome", texts(dispatcher.Happenings...)...)
 }
 
 // past shows the stored attempts before f.filter.Until, oldest first.

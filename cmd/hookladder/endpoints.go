@@ -217,10 +217,11 @@ func askDelete(cmd *cobra.Command, s world, c *client.Client, name string) error
 }
 
 func newEndpointsList(s world) *cobra.Command {
-	var tenants []string
+	var f client.EndpointFilter
 	cmd := listCommand[wire.EndpointPage]{
 		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.EndpointPage, error) {
-			return c.Endpoints(cmd.Context(), client.EndpointFilter{Tenants: tenants, Limit: p.limit, Cursor: p.cursor})
+			f.Limit, f.Cursor = p.limit, p.cursor
+			return c.Endpoints(cmd.Context(), f)
 		},
 		table: func(out io.Writer, page wire.EndpointPage) { printEndpoints(out, page.Data) },
 		next:  func(page wire.EndpointPage) *string { return page.NextCursor },
@@ -233,7 +234,7 @@ which may be repeated. --tenant '' lists the endpoints without a tenant.`,
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,
 	}, s)
-	cmd.Flags().StringArrayVar(&tenants, "tenant", nil, "only endpoints of this tenant; may be repeated")
+	addFilters(cmd, &f)
 	return cmd
 }
 

@@ -14,22 +14,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// deadFlags select dead deliveries.
-type deadFlags struct {
-	destinations, topics, tenants, subjects, reasons []string
-	span                                             spanFlags
-}
-
-func (f *deadFlags) add(cmd *cobra.Command, span string) {
-	flags := cmd.Flags()
-	flags.StringArrayVar(&f.destinations, "destination", nil, "only to this lane, endpoint (id or uid), q_<queue>, or URL (without a tenant, or of --tenant); may be repeated")
-	flags.StringArrayVar(&f.topics, "topic", nil, "only with this topic, or a pattern such as payment.*; may be repeated")
-	flags.StringArrayVar(&f.tenants, "tenant", nil, "only of this tenant; may be repeated")
-	flags.StringArrayVar(&f.subjects, "subject", nil, "only with this subject, such as an order number; may be repeated")
-	flags.StringArrayVar(&f.reasons, "dead-reason", nil, "only with this reason: "+anyReason+"; may be repeated")
-	f.span.add(cmd, span)
-}
-
 // deadList is a page of dead deliveries, with counts by reason.
 type deadList struct {
 	wire.Page
@@ -39,25 +23,21 @@ type deadList struct {
 
 // newDead returns the command that lists dead deliveries, with the one that deletes them below it.
 func newDead(s world) *cobra.Command {
-	var f deadFlags
-	var like []string
+	var f filterFlags
 	cmd := listCommand[deadList]{
 		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (list deadList, err error) {
-			since, until, err := f.span.read()
-			if err != nil {
+			if err := f.read(); err != nil {
 				return list, err
 			}
-			if len(f.topics)+len(f.subjects)+len(like) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
-				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.tenants, Destinations: f.destinations, Reasons: f.reasons, Limit: client.MaxPage})
+			if len(f.Topics)+len(f.Subjects)+len(f.SubjectLike) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
+				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.Tenants, Destinations: f.Destinations, Reasons: f.Reasons, Limit: client.MaxPage})
 				if err != nil {
 					return list, err
 				}
 				list.groups, list.more = counted.Data, counted.NextCursor != nil
 			}
-			list.Page, err = c.Deliveries(cmd.Context(), client.Filter{
-				Statuses: []string{"dead"}, Destinations: f.destinations, Topics: f.topics, Tenants: f.tenants, Subjects: f.subjects, SubjectLike: like, Reasons: f.reasons,
-				Since: since, Until: until, Limit: p.limit, Cursor: p.cursor,
-			})
+			f.Statuses, f.Limit, f.Cursor = []string{"dead"}, p.limit, p.cursor
+			list.Page, err = c.Deliveries(cmd.Context(), f.Filter)
 			return list, err
 		},
 		table: func(out io.Writer, list deadList) {
@@ -80,8 +60,7 @@ destinations, and when the newest one died. With --topic, --subject, --subject-l
   hookladder dead --dead-reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
-	f.add(cmd, "only deliveries that died")
-	cmd.Flags().StringArrayVar(&like, "subject-like", nil, likeText)
+	f.add(cmd, "only deliveries that died", append(jobFilters, "subject_like")...)
 	cmd.AddCommand(newDeadPurge(s))
 	return cmd
 }
@@ -90,7 +69,7 @@ destinations, and when the newest one died. With --topic, --subject, --subject-l
 // progress.
 type jobCommand struct {
 	kind, verb string // for the API, and for the question
-	filters    deadFlags
+	filters    filterFlags
 	request    wire.JobRequest
 	yes        bool
 	total      int  // matching deliveries
@@ -124,7 +103,7 @@ func (j *jobCommand) on(cmd *cobra.Command, s world) *cobra.Command {
 	}
 	to.add(cmd, s)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON, and do not wait until it ends")
-	j.filters.add(cmd, "only deliveries that died, or are due,")
+	j.filters.add(cmd, "only deliveries that died, or are due,", jobFilters...)
 	j.add(cmd)
 	return cmd
 }
@@ -143,8 +122,8 @@ func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON b
 		return err
 	}
 	f := j.filters
-	j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.destinations, f.topics, f.tenants, f.subjects
-	j.request.DeadReason = f.reasons
+	j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.Destinations, f.Topics, f.Tenants, f.Subjects
+	j.request.DeadReason, j.request.Status, j.request.Failed = f.Reasons, f.Statuses, f.Failed
 	if j.request.DryRun {
 		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
 		if err != nil {
@@ -191,7 +170,7 @@ func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error 
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {
-	if f := j.filters; len(f.destinations)+len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(j.request.Status) == 0 &&
+	if f := j.filters; len(f.Destinations)+len(f.Topics)+len(f.Tenants)+len(f.Subjects)+len(f.Reasons)+len(j.request.Status) == 0 &&
 		f.span == (spanFlags{}) && !j.request.Failed && !j.request.All {
 		return usagef("%s needs a filter, or --all", cmd.CommandPath())
 	}

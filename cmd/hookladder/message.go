@@ -94,7 +94,6 @@ filters. It shows how many match, and asks. A script has to pass --yes.`,
 // filters, for which it starts a job.
 func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *cobra.Command {
 	one := cmd.RunE
-	var statuses []string
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && (cmd.Flags().NFlag() > 0) {
 			return nil
@@ -104,10 +103,10 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f := &j.filters
 		if len(args) == 1 {
-			if len(f.destinations) > 1 || len(f.topics)+len(f.tenants)+len(f.subjects)+len(f.reasons)+len(statuses) > 0 || j.request.Failed {
+			if len(f.Destinations) > 1 || len(f.Topics)+len(f.Tenants)+len(f.Subjects)+len(f.Reasons)+len(f.Statuses) > 0 || f.Failed {
 				return usagef("%s accepts the id of a message with one --destination at most, or filters without an id", cmd.Name())
 			}
-			*destination = strings.Join(f.destinations, "")
+			*destination = strings.Join(f.Destinations, "")
 			return one(cmd, args)
 		}
 		to := clientFlags{vars: s.vars(), err: s.err}
@@ -118,12 +117,9 @@ func byFilter(cmd *cobra.Command, s world, j *jobCommand, destination *string) *
 		if err != nil {
 			return err
 		}
-		j.request.Status = statuses
 		return j.run(cmd, s, c, asJSON)
 	}
-	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only with this status; may be repeated")
-	cmd.Flags().BoolVar(&j.request.Failed, "failed", false, "only unfinished deliveries with a failed attempt")
-	j.filters.add(cmd, "only deliveries that ended, or are due,")
+	j.filters.add(cmd, "only deliveries that ended, or are due,", append(jobFilters, "status", "failed")...)
 	j.add(cmd)
 	return cmd
 }

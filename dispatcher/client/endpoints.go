@@ -49,20 +49,9 @@ func (c *Client) Endpoint(ctx context.Context, name string) (wire.EndpointView, 
 	return c.endpoint(ctx, "get endpoint", http.MethodGet, name, "")
 }
 
-// EndpointFilter selects endpoints.
-type EndpointFilter struct {
-	Tenants []string // none: all; "": endpoints without a tenant
-	Limit   int      // 0: the API's default
-	Cursor  string   // NextCursor of the page before
-}
-
 // Endpoints returns a page of endpoints, newest first.
 func (c *Client) Endpoints(ctx context.Context, f EndpointFilter) (wire.EndpointPage, error) {
-	q := page(f.Limit, f.Cursor)
-	for _, tenant := range f.Tenants {
-		q.Add("tenant", tenant)
-	}
-	return call[wire.EndpointPage](ctx, c, apiRequest{verb: "list endpoints", method: http.MethodGet, path: "/v1/endpoints", query: q})
+	return call[wire.EndpointPage](ctx, c, apiRequest{verb: "list endpoints", method: http.MethodGet, path: "/v1/endpoints", query: listQuery(f)})
 }
 
 // PatchEndpoint changes an endpoint. The patch is a JSON Merge Patch, such as a

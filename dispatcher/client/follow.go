@@ -41,7 +41,7 @@ func (c *Client) Follow(ctx context.Context, f AttemptFilter, behind string, sho
 	defer stop(nil)
 	alive := time.AfterFunc(silentFor, func() { stop(errSilent) })
 	defer alive.Stop()
-	q := apiRequest{method: http.MethodGet, path: "/v1/attempts", query: listQuery(f.words(), f.Since, f.Until, f.Limit, f.Cursor)}
+	q := apiRequest{method: http.MethodGet, path: "/v1/attempts", query: listQuery(f)}
 	err := c.stream(ctx, q, behind, func(e Event) error {
 		alive.Reset(silentFor)
 		return show(e)

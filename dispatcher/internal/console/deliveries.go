@@ -339,9 +339,9 @@ func dead(v *visit) (pageAnswer, error) {
 	f, path := filterOf(v.r.URL.Query(), v.srv.Now()), v.base+"/dead"
 	f.query.Del("status") // all of them are dead
 	cursor := v.r.FormValue("cursor")
-	page, err := v.Dead(v.ctx, client.DeadFilter{
-		Tenants: f.query["tenant"], Destinations: f.query["destination"], Reasons: f.query["dead_reason"], Limit: rowsAtOnce, Cursor: cursor,
-	})
+	groups := client.DeadFilter{Limit: rowsAtOnce, Cursor: cursor}
+	fill(&groups, "query", f.query)
+	page, err := v.Dead(v.ctx, groups)
 	if err != nil {
 		return pageAnswer{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,43 @@ import (
 )
 
 // filterNames are the API's filters of deliveries, in the order of the page.
-var filterNames = []string{"status", "destination", "tenant", "topic", "subject", "subject_like", "dead_reason", "failed", "since", "until"}
+var filterNames = paramsOf(client.Filter{}, "order", "limit", "cursor")
+
+// paramsOf returns the names of a filter's parameters, from its tags in the client, without some.
+func paramsOf(filter any, without ...string) (names []string) {
+	t := reflect.TypeOf(filter)
+	for i := range t.NumField() {
+		if name := t.Field(i).Tag.Get("query"); !slices.Contains(without, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fill sets the fields of a filter to the values of a query, but for its times. tag names the
+// tag of a field with the name of its parameter: query or json.
+func fill(filter any, tag string, q url.Values) {
+	v := reflect.ValueOf(filter).Elem()
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get(tag), ",")
+		values := q[name]
+		if len(values) == 0 {
+			continue
+		}
+		switch to := v.Field(i).Addr().Interface().(type) {
+		case *[]string:
+			*to = values
+		case *[]int:
+			for _, text := range values {
+				*to = append(*to, whole(text)) // the API rejects an invalid number
+			}
+		case *string:
+			*to = values[0]
+		case *bool:
+			*to = values[0] == "true"
+		}
+	}
+}
 
 // filterWords are their names for people.
 var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before", "subject_like": "subject like"}
@@ -66,37 +103,35 @@ func timeOf(text string, now time.Time) (time.Time, bool) {
 func (f deliveryFilter) empty() bool { return len(f.query) == 0 }
 
 // list returns the filter for a page of deliveries.
-func (f deliveryFilter) list(limit int, cursor string) client.Filter {
-	return client.Filter{
-		Statuses: f.query["status"], Topics: f.query["topic"], Tenants: f.query["tenant"], Subjects: f.query["subject"], SubjectLike: f.query["subject_like"], Destinations: f.query["destination"],
-		Reasons: f.query["dead_reason"], Failed: f.query.Get("failed") == "true", Since: f.since, Until: f.until, Limit: limit, Cursor: cursor,
-	}
+func (f deliveryFilter) list(limit int, cursor string) (c client.Filter) {
+	fill(&c, "query", f.query)
+	c.Since, c.Until, c.Limit, c.Cursor = f.since, f.until, limit, cursor
+	return c
 }
 
 // job returns the filter for a job.
-func (f deliveryFilter) job() wire.JobRequest {
-	return wire.JobRequest{
-		Status: f.query["status"], Topic: f.query["topic"], Tenant: f.query["tenant"], Subject: f.query["subject"], Destination: f.query["destination"],
-		DeadReason: f.query["dead_reason"], Failed: f.query.Get("failed") == "true", Since: wire.Time{Time: f.since}, Until: wire.Time{Time: f.until},
-	}
+func (f deliveryFilter) job() (r wire.JobRequest) {
+	fill(&r, "json", f.query)
+	r.Since, r.Until = wire.Time{Time: f.since}, wire.Time{Time: f.until}
+	return r
 }
 
 // ofJob returns the filter of an existing job.
 func ofJob(j wire.JobFilter) deliveryFilter {
 	f := deliveryFilter{query: url.Values{}}
-	for name, values := range map[string][]string{
-		"status": j.Status, "topic": j.Topic, "tenant": j.Tenant, "subject": j.Subject, "destination": j.Destination, "dead_reason": j.DeadReason,
-	} {
-		if len(values) > 0 {
-			f.query[name] = values
+	v := reflect.ValueOf(j)
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if v.Field(i).IsZero() {
+			continue
 		}
-	}
-	if j.Failed {
-		f.query.Set("failed", "true")
-	}
-	for name, t := range map[string]wire.Time{"since": j.Since, "until": j.Until} {
-		if !t.IsZero() {
-			f.query.Set(name, t.Text())
+		switch value := v.Field(i).Interface().(type) {
+		case []string:
+			f.query[name] = value
+		case bool:
+			f.query.Set(name, "true")
+		case wire.Time:
+			f.query.Set(name, value.Text())
 		}
 	}
 	return f

@@ -49,7 +49,7 @@ var outcomes = dispatcher.Texts(dispatcher.Happenings)
 // not know.
 func tailQuery(v *visit) url.Values {
 	q := url.Values{}
-	for _, name := range []string{"outcome", "tenant", "destination", "topic", "subject", "message", "status_code", "job"} {
+	for _, name := range paramsOf(client.AttemptFilter{}, "since", "until", "limit", "cursor") {
 		for _, value := range v.r.URL.Query()[name] {
 			if value != "" {
 				q.Add(name, value)
@@ -69,13 +69,8 @@ func tail(v *visit) (pageAnswer, error) {
 		},
 		Events: v.base + "/tail/events?" + q.Encode(), Outcomes: choices(v.base+"/tail", q, "outcome", outcomes),
 	}
-	f := client.AttemptFilter{
-		Tenants: q["tenant"], Destinations: q["destination"], Topics: q["topic"], Subjects: q["subject"],
-		Messages: q["message"], Outcomes: q["outcome"], Jobs: q["job"], Limit: tailLines, Cursor: cursor,
-	}
-	for _, text := range q["status_code"] {
-		f.StatusCodes = append(f.StatusCodes, whole(text)) // the API rejects an invalid status
-	}
+	f := client.AttemptFilter{Limit: tailLines, Cursor: cursor}
+	fill(&f, "query", q)
 	log, err := v.Attempts(v.ctx, f)
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err

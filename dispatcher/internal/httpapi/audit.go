@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -35,14 +35,7 @@ func (s *server) auditOperations() []api.Operation {
 	return []api.Operation{{
 		ID: "list-audit", Method: "GET", Path: "/v1/audit", Scope: callers.Admin,
 		Summary: "List changes with their callers, newest first; the newest 10,000 entries are kept, and in addition the newest 2,000 by links", Do: s.readAudit,
-		Answers: api.OK(exampleAuditPage), Query: append([]*api.Param{
-			api.Repeated(api.OfText("by", "key:<name>, link:<id>, system or local. May be repeated: any of them matches.", api.AnyText)),
-			api.Repeated(api.OfWord("what", "May be repeated.", dispatcher.AuditWords)),
-			api.Repeated(api.OfText("target", "The id of an endpoint, a message, a job or a link, a lane, scheme, host and port of a URL, or * for all lanes. May be repeated.", api.AnyText)),
-			api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
-			api.OfTime("since", "At this time or later."),
-			api.OfTime("until", "Before this time."),
-		}, api.OfPage(input.MaxPage)...),
+		Answers: api.OK(exampleAuditPage), Query: api.OfFilter(client.AuditFilter{}),
 		Problems: []*api.Kind{api.Malformed},
 	}}
 }

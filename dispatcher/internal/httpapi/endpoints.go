@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -81,9 +81,7 @@ func (s *endpointServer) endpointOperations() []api.Operation {
 		{
 			ID: "list-endpoints", Method: "GET", Path: "/v1/endpoints", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List endpoints, newest first", Do: s.endpoints,
-			Answers: api.OK(exampleEndpointPage), Query: append([]*api.Param{
-				api.Repeated(api.OfText("tenant", "Only this tenant's; empty: only those without a tenant. May be repeated: any of them matches.", api.TenantOrNone)),
-			}, api.OfPage(input.MaxPage)...),
+			Answers: api.OK(exampleEndpointPage), Query: api.OfFilter(client.EndpointFilter{}),
 			Problems: []*api.Kind{api.Malformed},
 		},
 		{

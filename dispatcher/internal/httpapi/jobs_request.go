@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // jobBytes limits a request for a job, because its filter is stored with the job. It is enough
@@ -28,6 +31,19 @@ type jobRequest struct {
 	rate    dispatcher.Rate
 }
 
+// jobFilters are the filters of lists of deliveries that a job has too, in its body.
+func jobFilters() []*api.Param {
+	fields := reflect.TypeFor[wire.JobFilter]()
+	return slices.DeleteFunc(api.OfFilter(client.Filter{}), func(p *api.Param) bool {
+		for i := range fields.NumField() {
+			if name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ","); name == p.Name {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // jobFields has the filters of lists, and the fields that only jobs have.
 var jobFields = func() api.Fieldset[jobRequest] {
 	fields := api.Fieldset[jobRequest]{
@@ -36,7 +52,7 @@ var jobFields = func() api.Fieldset[jobRequest] {
 		{Name: "probe", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.probe, v) }, Null: api.Itself},
 		{Name: "rate", Set: func(r *jobRequest, v jsontext.Value) error { return jobRate(&r.rate, v) }},
 	}
-	for _, p := range filterParams() {
+	for _, p := range jobFilters() {
 		fields = append(fields, api.Field[jobRequest]{Name: p.Name, Null: api.Itself, Set: func(r *jobRequest, v jsontext.Value) error {
 			values, err := filterValues(p, v)
 			if err == nil && (p.Name != "failed" || values[0] == "true") { // false means the default

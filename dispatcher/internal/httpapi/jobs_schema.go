@@ -23,7 +23,7 @@ func drawRequest(kind dispatcher.JobKind) func(huma.Registry) *huma.Schema {
 		docs := huma.SchemaFromType(r, reflect.TypeFor[wire.JobRequest]()).Properties
 		s := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
 		var filters []*huma.Schema
-		for _, p := range filterParams() {
+		for _, p := range jobFilters() {
 			s.Properties[p.Name] = filterSchema(r, p, kind)
 			s.Properties[p.Name].Description = docs[p.Name].Description
 			if p.Name != "failed" {

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -49,49 +49,21 @@ func (s *listServer) listOperations() []api.Operation {
 		{
 			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "List deliveries, newest first, as JSON or CSV", Do: s.deliveries, CSV: true,
-			Answers: api.OK(examplePage), Query: append(append(filterParams(),
-				api.Repeated(api.OfText("subject_like", "A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match. May be repeated.", api.SubjectForm)),
-				api.OfWord("order", "since and until are of the time of the order. accepted: the newest accepted first, whatever their states, for a list with "+
-					"tenant, destination or a subject, which has it by default. ended: only deliveries that have ended, newest first; the default if only such statuses are named. "+
-					"due: only waiting deliveries, by their next attempt, the earliest first. Other lists have deliveries that ended, newest first, then those in flight, ready ones, and waiting ones, "+
-					"by their next attempt; without a status they end with the deliveries that moved while they were read, and can show one twice.", dispatcher.Orders)), api.OfPage(input.MaxPage)...),
+			Answers: api.OK(examplePage), Query: api.OfFilter(client.Filter{}),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
 			ID: "list-endpoint-deliveries", Method: "GET", Path: "/v1/endpoints/{id}/deliveries", Scope: callers.Read,
 			Summary: "List the deliveries to an endpoint that ended, oldest first by their end, as JSON or CSV", Do: s.ended,
-			Subject: endpointSubject, Answers: api.OK(exampleEndedPage), CSV: true, Query: append([]*api.Param{
-				api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.EndStatuses)),
-				api.OfTime("since", "Ended at this time or later."),
-				api.OfTime("until", "Ended before this time."),
-			}, api.OfPage(input.MaxPage)...),
+			Subject: endpointSubject, Answers: api.OK(exampleEndedPage), CSV: true, Query: api.OfFilter(client.EndedFilter{}),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
 		{
 			ID: "list-dead", Method: "GET", Path: "/v1/dead", Scope: callers.Read,
 			Summary: "Count the dead deliveries by destination and reason, most first", Do: s.dead,
-			Answers: api.OK(exampleDeadPage), Query: append([]*api.Param{
-				api.Repeated(api.OfText("tenant", "May be repeated. The tenant of an endpoint that was deleted is not known: name its lane.", api.TenantForm)),
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
-				api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
-			}, api.OfPage(input.MaxPage)...),
+			Answers: api.OK(exampleDeadPage), Query: api.OfFilter(client.DeadFilter{}),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
 		},
-	}
-}
-
-// filterParams returns the parameters that filter deliveries. Jobs have them in their bodies.
-func filterParams() []*api.Param {
-	return []*api.Param{
-		api.Repeated(api.OfWord("status", "May be repeated: any of them matches.", dispatcher.Statuses)),
-		api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated.", api.TopicsForm)),
-		api.Repeated(api.OfText("tenant", "May be repeated.", api.TenantForm)),
-		api.Repeated(api.OfText("subject", "The caller's own reference, exactly. May be repeated.", api.SubjectForm)),
-		api.OfFlag("failed", "true: only those that are not finished and had a failed attempt."),
-		api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated.", api.DestinationForm)),
-		api.Repeated(api.OfWord("dead_reason", "May be repeated.", dispatcher.DeadReasons)),
-		api.OfTime("since", "Accepted, ended, or due, by the order of the list, at this time or later."),
-		api.OfTime("until", "Accepted, ended, or due, by the order of the list, before this time."),
 	}
 }
 
@@ -206,7 +178,7 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 	return w
 }
 
-// deliveryFilter parses the parameters of filterParams, but for the destinations.
+// deliveryFilter parses the parameters of a filter of deliveries, but for the destinations.
 func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request, destinations []string) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),

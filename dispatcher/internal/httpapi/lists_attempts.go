@@ -9,9 +9,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -36,18 +36,7 @@ func (s *listServer) attemptOperations() []api.Operation {
 			Events: "Events attempt: data is a LoggedAttempt, id goes into Last-Event-ID. " +
 				"A gap says that attempts before it are missing, and since when the log is whole (complete_since). An end comes last, with the reason why. " +
 				"limit and cursor are refused. With since it begins at that time.",
-			Answers: api.OK(exampleLoggedPage), Query: append([]*api.Param{
-				api.Repeated(api.OfText("destination", "A lane, an endpoint's id or uid, a URL, or q_<name> for a queue. A URL means its deliveries without a tenant, or with tenant that tenant's. May be repeated: any of them matches.", api.DestinationForm)),
-				api.Repeated(api.OfText("tenant", "May be repeated. Found as long as the message is kept.", api.TenantForm)),
-				api.Repeated(api.OfText("topic", "A topic, or a pattern as payment.*. May be repeated. Found as long as the message is kept.", api.TopicsForm)),
-				api.Repeated(api.OfText("subject", "The caller's own reference. May be repeated. Found as long as the message is kept.", api.SubjectForm)),
-				api.Repeated(api.OfText("message", "The id of a message. May be repeated.", api.MessageForm)),
-				api.Repeated(api.OfWord("outcome", "May be repeated.", dispatcher.Happenings)),
-				api.Repeated(api.OfStatusCode("status_code", "The status that the receiver answered. May be repeated.")),
-				api.Repeated(api.OfText("job", "The id of a job: attempts of deliveries that it sent, as long as they are its own. May be repeated.", api.JobForm)),
-				api.OfTime("since", "Began at this time or later."),
-				api.OfTime("until", "Began before this time."),
-			}, api.OfPage(input.MaxPage)...),
+			Answers: api.OK(exampleLoggedPage), Query: api.OfFilter(client.AttemptFilter{}),
 			Problems: []*api.Kind{api.Malformed, api.Waiting},
 		},
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
-// The document has each list of words where package wire has the tag of the list, so
-// no list is written a second time.
+// The document has each list of words where a field of package wire, or a filter of the
+// client, has the tag of the list, so no list is written a second time.
 func TestTheWordsOfTheDocumentAreThoseOfTheLists(t *testing.T) {
 	files, err := filepath.Glob("../../wire/*.go")
 	require.NoError(t, err)
-	lists, used := dispatcher.WordLists(), map[string]bool{"notice": true, "audit": true, "job-left": true} // topics, a parameter, and keys of an object
+	files = append(files, "../../client/filters.go")
+	lists, used := dispatcher.WordLists(), map[string]bool{"notice": true, "job-left": true} // topics, and keys of an object
 	tag := regexp.MustCompile(`\bwords:"([^"]*)"`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

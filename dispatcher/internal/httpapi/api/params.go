@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -80,6 +82,44 @@ func OfStatusCode(name, doc string) *Param {
 			return Unless(err == nil && n >= 100 && n <= 599, "must be 100 to 599")
 		},
 	}
+}
+
+// forms are the forms of the texts in filters, by the tag form of the filter's field, or by
+// the name of the parameter.
+var forms = map[string]Form{
+	"by": AnyText, "destination": DestinationForm, "job": JobForm, "message": MessageForm, "subject": SubjectForm, "subject_like": SubjectForm,
+	"target": AnyText, "tenant": TenantForm, "tenant-or-none": TenantOrNone, "topic": TopicsForm,
+}
+
+// OfFilter returns the parameters of a list, from the tags of its filter in the client.
+func OfFilter(filter any) (all []*Param) {
+	t := reflect.TypeOf(filter)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, doc, words := f.Tag.Get("query"), f.Tag.Get("doc"), dispatcher.WordLists()[f.Tag.Get("words")]
+		if name == "limit" || name == "cursor" {
+			continue
+		}
+		var p *Param
+		switch form := forms[cmp.Or(f.Tag.Get("form"), name)]; {
+		case f.Type == reflect.TypeFor[bool]():
+			p = OfFlag(name, "true: "+strings.ToLower(doc[:1])+doc[1:])
+		case f.Type == reflect.TypeFor[time.Time]():
+			p = OfTime(name, doc)
+		case f.Type == reflect.TypeFor[[]int]():
+			p = OfStatusCode(name, doc)
+		case words != nil:
+			p = OfWord(name, doc, words)
+		default:
+			p = OfText(name, doc, form)
+		}
+		if f.Type.Kind() == reflect.Slice {
+			p = Repeated(p)
+			p.Doc += " May be repeated: any of them matches."
+		}
+		all = append(all, p)
+	}
+	return append(all, OfPage(input.MaxPage)...)
 }
 
 // OfPage returns the parameters of a list with at most limit entries on a page.

@@ -57,8 +57,9 @@
 // The endpoints are in internal/endpoints. register.go makes and changes them,
 // cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go
 // checks before an attempt that lane and endpoint agree. pause.go and tenants.go pause and
-// resume lanes. sweep.go ends the deliveries of disabled and deleted lanes, and finish.go
-// completes changes that an instance left unfinished.
+// resume lanes. repair.go is the loop in the background: it gives up failing destinations
+// (giveup.go), completes changes that an instance left unfinished (compare.go), and ends the
+// deliveries of disabled and deleted lanes (sweep.go).
 //
 // None of these packages speaks Redis or SQL, or serves HTTP: those are adapters
 // below internal, and package app joins them.

@@ -4,27 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
-	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
-
-// giveUps gives up destinations that failed for too long. It has its own goroutine,
-// because the attempt that found it out must record its outcome. A request that is lost
-// when this process ends is made again by the next failure.
-type giveUps struct {
-	registry *Registry
-
-	mu      sync.Mutex                                 // guards the fields below
-	lanes   map[dispatcher.Lane]giveUp                 // lanes to give up
-	working bool                                       // a lane is being given up
-	logged  map[dispatcher.Lane]dispatcher.LaneFailing // lanes that were logged as failing
-
-	wake wait.Signal
-}
 
 // giveUp is one request to give up a lane.
 type giveUp struct {
@@ -32,72 +16,29 @@ type giveUp struct {
 	since  time.Time            // when the lane began to fail
 }
 
-func newGiveUps(r *Registry) *giveUps {
-	return &giveUps{
-		registry: r, lanes: map[dispatcher.Lane]giveUp{}, logged: map[dispatcher.Lane]dispatcher.LaneFailing{},
-		wake: wait.NewSignal(),
-	}
-}
-
-// maxGiveUps bounds the requests. If there are more, the next failure of a lane requests
-// it again.
-const maxGiveUps = 10_000
-
 // GiveUp requests that a failing destination is given up. since is the time at which it began
 // to fail. called is its endpoint in the state of the failed call, and gets disabled. If
 // called is nil, the lane is of a bare URL, and only the deliveries that were accepted until
 // now end.
 func (r *Registry) GiveUp(lane dispatcher.Lane, called *dispatcher.Endpoint, since time.Time) {
-	q := r.giveUps
-	q.mu.Lock()
-	if len(q.lanes) < maxGiveUps {
-		q.lanes[lane] = giveUp{called, since}
-	}
-	q.mu.Unlock()
-	q.wake.Set()
+	r.repairs.giveUp(lane, giveUp{called, since})
 }
 
-func (q *giveUps) take() (lane dispatcher.Lane, h giveUp, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.working = len(q.lanes) > 0
-	for lane, h = range q.lanes {
-		delete(q.lanes, lane)
-		return lane, h, true
+// giveUp gives up a lane. It runs apart from the attempt that found the failure, which must
+// record its outcome.
+func (r *Registry) giveUp(ctx context.Context, lane dispatcher.Lane, g giveUp) {
+	switch {
+	case g.called != nil:
+		r.Disable(g.called, dispatcher.WhyFailing)
+	case !lane.IsEndpoint():
+		r.cut(ctx, lane, g.since)
 	}
-	return "", giveUp{}, false
-}
-
-func (q *giveUps) busy() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.working || len(q.lanes) > 0
-}
-
-// Run gives up lanes until ctx ends.
-func (q *giveUps) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		lane, h, ok := q.take()
-		switch {
-		case !ok:
-			select {
-			case <-ctx.Done():
-			case <-q.wake:
-			}
-		case h.called != nil:
-			q.registry.Disable(h.called, dispatcher.WhyFailing)
-		case !lane.IsEndpoint():
-			q.cut(ctx, lane, h.since)
-		}
-	}
-	return nil
 }
 
 // cut ends the deliveries that were accepted for a bare URL until now. Later ones are
 // attempted, and their failures count from zero. Another instance may have cut the lane
 // already.
-func (q *giveUps) cut(ctx context.Context, lane dispatcher.Lane, since time.Time) {
-	r := q.registry
+func (r *Registry) cut(ctx context.Context, lane dispatcher.Lane, since time.Time) {
 	call, cancel := outage.Within(ctx)
 	defer cancel()
 	waiting, cut, err := r.Queue.Cut(call, r.Name(), lane, since)
@@ -114,7 +55,7 @@ func (q *giveUps) cut(ctx context.Context, lane dispatcher.Lane, since time.Time
 		Notice: dispatcher.NoticeDisabled, Lane: lane, Key: dispatcher.Summary(since, 0), State: string(dispatcher.StateActive),
 		Since: since, Reason: string(dispatcher.WhyFailing), Count: waiting, // new deliveries are attempted
 	})
-	r.sweeper.put(lane, 0)
+	r.repairs.sweep(lane, 0)
 }
 
 // maxFailingLogged bounds the lanes remembered as logged. If there are more, some are
@@ -140,7 +81,7 @@ func (r *Registry) Failing(f dispatcher.LaneFailing, status int) {
 		news.Notice, news.Key, news.Reason = dispatcher.NoticeRecovered, dispatcher.Summary(f.Since, 0), string(f.Why)
 	}
 	r.Notify(news)
-	q := r.giveUps
+	q := r.repairs
 	q.mu.Lock()
 	was, logged := q.logged[f.Lane]
 	logged = logged && was.Since.Equal(f.Since)

@@ -102,7 +102,7 @@ func (r *Registry) createEndpoint(ctx context.Context, e *dispatcher.Endpoint, d
 }
 
 // removeLimits removes the lane's limits if it is certain that no endpoint was created.
-// Otherwise they stay, and the finisher finds them.
+// Otherwise they stay, and a comparison finds them.
 func (r *Registry) removeLimits(ctx context.Context, e, taken *dispatcher.Endpoint, err error) {
 	if errors.Is(err, dispatcher.ErrUnavailable) || taken != nil && taken.ID == e.ID {
 		return // the endpoint exists, or may exist
@@ -293,7 +293,7 @@ func (r *Registry) changeEndpoint(ctx context.Context, name string, change func(
 	}
 	r.OnActivity() // the log has the change by now
 	if e.Disabled {
-		r.sweeper.put(e.Lane(), 0)
+		r.repairs.sweep(e.Lane(), 0)
 	}
 	return r.view(ctx, e)
 }
@@ -330,7 +330,7 @@ func (r *Registry) logDisabled(ctx context.Context, e *dispatcher.Endpoint, was 
 }
 
 // notify publishes a notice if an endpoint is disabled. An instance may do so again (see
-// finisher), because the key is made of the stored endpoint, so equal notices are stored
+// compare.go), because the key is made of the stored endpoint, so equal notices are stored
 // once.
 func (r *Registry) notify(e *dispatcher.Endpoint) {
 	if !e.Disabled {
@@ -361,7 +361,7 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return 0, err
 	}
-	r.deleting.Store(id, true) // so the finisher does not cancel, and count, its deliveries
+	r.deleting.Store(id, true) // so no comparison cancels, and counts, its deliveries
 	defer func() {
 		if r.deleting.Delete(id); err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 			r.Suspect() // because this may leave it half deleted
@@ -374,7 +374,7 @@ func (r *Registry) DeleteEndpoint(ctx context.Context, name string) (cancelled i
 	if e != nil {
 		r.Cache.OnChange(dispatcher.EndpointChange{ID: id, Tenant: e.Tenant})
 	}
-	if cancelled, err = r.sweeper.delete(ctx, id, end); err != nil {
+	if cancelled, err = r.deleteLane(ctx, id, end); err != nil {
 		return 0, fmt.Errorf("delete endpoint %s: %w", id, err)
 	}
 	r.OnActivity()

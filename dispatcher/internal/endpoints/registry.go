@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -44,17 +43,15 @@ type Options struct {
 // lanes of bare URLs.
 //
 // The engine reads endpoints from the Cache and reports failing destinations (Failing,
-// GiveUp). The API calls the other methods. Three goroutines of Run do the rest in the
-// background: the sweeper, the giveUps and the finisher.
+// GiveUp). The API calls the other methods. Run repairs the rest in the background
+// (see repairs).
 type Registry struct {
 	Options
 	Cache    *Cache
-	sweeper  *sweeper
-	finisher *finisher
+	repairs  *repairs
 	keys     *keyCache
 	gone     singleflight.Group // merges changes that disable one endpoint
-	giveUps  *giveUps
-	deleting sync.Map // ids of endpoints that are being deleted by this process
+	deleting sync.Map           // ids of endpoints that are being deleted by this process
 
 	missing, sealed logLimiter // limit the log about missing endpoints, and about unreadable ones
 }
@@ -62,25 +59,17 @@ type Registry struct {
 // New returns a Registry.
 func New(o Options) *Registry {
 	r := &Registry{Options: o, Cache: newEndpointCache(o.Store, o.OnActivity)}
-	r.sweeper = newSweeper(r)
-	r.finisher = newFinisher(r)
+	r.repairs = newRepairs(r)
 	r.keys = newKeyCache(r)
-	r.giveUps = newGiveUps(r)
 	return r
 }
 
-// Run sweeps lanes, gives up failing destinations, and finishes changes that stopped
-// half-way, until ctx ends.
-func (r *Registry) Run(ctx context.Context) error {
-	var all errgroup.Group
-	all.Go(func() error { return r.sweeper.Run(ctx) })
-	all.Go(func() error { return r.giveUps.Run(ctx) })
-	all.Go(func() error { return r.finisher.Run(ctx) })
-	return all.Wait()
-}
+// Run gives up failing destinations, finishes changes that stopped half-way, and sweeps lanes,
+// until ctx ends.
+func (r *Registry) Run(ctx context.Context) error { return r.repairs.Run(ctx) }
 
 // Busy reports whether a background task is running or requested.
-func (r *Registry) Busy() bool { return r.sweeper.busy() || r.giveUps.busy() || r.finisher.busy() }
+func (r *Registry) Busy() bool { return r.repairs.busy() }
 
 // record adds an act of Hookladder itself to the audit log.
 func (r *Registry) record(ctx context.Context, e dispatcher.AuditEntry) {

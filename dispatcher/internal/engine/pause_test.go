@@ -312,7 +312,7 @@ func TestAResumeWhoseAnswerWasLostCounts(t *testing.T) {
 	})
 }
 
-// The sweeper.
+// A sweep.
 
 func TestWhatWaitsForATimeIsSweptPageByPage(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // pollRate limits the commands a second of all polls, regardless of the number of parts and of
-// PollEvery. The reads of the finisher count too, because a poll wakes it.
+// PollEvery. The reads of a comparison count too, because a poll requests one.
 const pollRate = 0.6
 
 var errWatchEnded = errors.New("the subscription ended")

@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// finishing is a store and a queue. Between the two steps of a deletion the finisher comes by.
+// finishing is a store and a queue. Between the two steps of a deletion a comparison comes by.
 type finishing struct {
 	dispatcher.EndpointStore
 	Lanes
@@ -22,7 +22,7 @@ func (f *finishing) Endpoints(context.Context, []string) ([]*dispatcher.Endpoint
 }
 
 func (f *finishing) DeleteEndpoint(ctx context.Context, _ string) (int64, error) {
-	return 7, f.registry.finisher.deleted(ctx)
+	return 7, f.registry.repairs.deleted(ctx)
 }
 
 func (f *finishing) DeletedEndpoints(context.Context, string) (map[string]int64, string, error) {
@@ -37,12 +37,12 @@ func (f *finishing) Limit(context.Context, string, dispatcher.Lane, dispatcher.L
 	return count, nil
 }
 
-func TestADeletionCountsWhatItCancelsThoughTheFinisherComesBy(t *testing.T) {
+func TestADeletionCountsWhatItCancelsThoughAComparisonComesBy(t *testing.T) {
 	f := &finishing{waiting: 3}
 	f.registry = New(Options{Store: f, Queue: f, Name: func() string { return "one" }, OnActivity: func() {}})
 	cancelled, err := f.registry.DeleteEndpoint(t.Context(), "ep_000000001")
 	require.NoError(t, err)
 	require.Equal(t, 3, cancelled)
-	require.NoError(t, f.registry.finisher.deleted(t.Context()))
+	require.NoError(t, f.registry.repairs.deleted(t.Context()))
 	require.Zero(t, f.waiting)
 }

@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
@@ -185,20 +187,11 @@ func millis(ms int64) string {
 // count formats a number with commas between thousands.
 func count(n any) string {
 	text := fmt.Sprint(n)
-	digits, minus := strings.CutPrefix(text, "-")
-	if _, err := strconv.ParseInt(digits, 10, 64); err != nil {
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
 		return text
 	}
-	var parts []string
-	for len(digits) > 3 {
-		parts = append([]string{digits[len(digits)-3:]}, parts...)
-		digits = digits[:len(digits)-3]
-	}
-	text = strings.Join(append([]string{digits}, parts...), ",")
-	if minus {
-		return "−" + text
-	}
-	return text
+	return strings.Replace(humanize.Comma(number), "-", "−", 1)
 }
 
 // size formats a number of bytes.

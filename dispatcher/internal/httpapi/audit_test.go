@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -32,7 +31,7 @@ var auditedCalls = map[string]struct {
 		dispatcher.AuditEntry{What: "endpoint.confirm", Target: "ep_123456789", Tenant: "m7", Detail: "url https://shop.example"}},
 	"test-endpoint": {"/v1/endpoints/merchant:7/test", "", dispatcher.AuditEntry{What: "endpoint.test", Target: "ep_123456789", Tenant: "m7"}},
 	"get-secret":    {"/v1/endpoints/merchant:7/secret", "", dispatcher.AuditEntry{What: "secret.read", Target: "ep_123456789", Tenant: "m7"}},
-	"rotate-secret": {"/v1/endpoints/merchant:7/rotate-secret", `{"secret":"` + apitest.SecretNew + `","overlap":"1h"}`,
+	"rotate-secret": {"/v1/endpoints/merchant:7/rotate-secret", `{"secret":"` + SecretNew + `","overlap":"1h"}`,
 		dispatcher.AuditEntry{What: "secret.rotate", Target: "ep_123456789", Tenant: "m7", Detail: "overlap 1h"}},
 	"pause-lane": {"/v1/lanes/" + url.PathEscape("https://user.example/a?token=hunter2") + "/pause?tenant=m7", "",
 		dispatcher.AuditEntry{What: "lane.pause", Target: "https://user.example", Tenant: "m7"}},
@@ -46,7 +45,7 @@ var auditedCalls = map[string]struct {
 	"resume-job":        {"/v1/jobs/job_7/resume", "", dispatcher.AuditEntry{What: "job.resume", Target: "job_7"}},
 	"create-link": {"/v1/links", `{"tenant":"m7","for":"2h","manage":true,"endpoint":"merchant:7","name":"Anna"}`,
 		dispatcher.AuditEntry{What: "link.create", Tenant: "m7", Detail: "for 2h manage ep_123456789 Anna"}},
-	"revoke-link":   {"/v1/links/" + apitest.Link().ID, "", dispatcher.AuditEntry{What: "link.revoke", Target: apitest.Link().ID, Tenant: "m7"}},
+	"revoke-link":   {"/v1/links/" + Link().ID, "", dispatcher.AuditEntry{What: "link.revoke", Target: Link().ID, Tenant: "m7"}},
 	"retry-message": {"/v1/messages/m1/retry?all=true", "", dispatcher.AuditEntry{What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "all=true"}},
 }
 
@@ -58,7 +57,7 @@ func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T)
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}
-	require.NoError(t, json.Unmarshal(apitest.Get(apitest.New(t, &apitest.Fake{}), "/openapi.json").Body.Bytes(), &doc))
+	require.NoError(t, json.Unmarshal(Get(newTestAPI(t, &Fake{}), "/openapi.json").Body.Bytes(), &doc))
 	seen := 0
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
@@ -69,8 +68,8 @@ func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T)
 			c, ok := auditedCalls[id]
 			require.True(t, ok, "%s (%s %s) changes something: say in auditedCalls what the audit has of it", id, method, path)
 			seen++
-			f := &apitest.Fake{View: apitest.Record(t), FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}}
-			w := apitest.Serve(apitest.New(t, f, apitest.WithLinks), apitest.NewRequest(strings.ToUpper(method), c.path, c.body))
+			f := &Fake{View: Record(t), FakeEndpoints: FakeEndpoints{There: Endpoint(t), Secret: MustSecret(t, signer.Standard, SecretNew)}}
+			w := Serve(newTestAPI(t, f, WithLinks), newTestRequest(strings.ToUpper(method), c.path, c.body))
 			require.Less(t, w.Code, 300, "%s: %s", id, w.Body)
 			require.NotEmpty(t, f.Recorded, id)
 			got := f.Recorded[0]
@@ -85,7 +84,7 @@ func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T)
 			if made {
 				continue
 			}
-			require.Equal(t, apitest.Endpoint(t).URL, f.FirstURL, "%s was recorded after its change", id)
+			require.Equal(t, Endpoint(t).URL, f.FirstURL, "%s was recorded after its change", id)
 			for _, call := range f.Before[0] {
 				require.NotContains(t, changes, call, "%s was recorded after its change", id)
 			}
@@ -97,28 +96,28 @@ func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T)
 // An endpoint's lane is called as the endpoint, so that one filter finds all of it.
 func TestThePauseOfAnEndpointsLaneIsTheEndpointsInTheAudit(t *testing.T) {
 	for _, name := range []string{"merchant:7", "ep_123456789"} {
-		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-		apitest.Serve(apitest.New(t, f), apitest.NewRequest("POST", "/v1/lanes/"+name+"/pause", ""))
+		f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+		Serve(newTestAPI(t, f), newTestRequest("POST", "/v1/lanes/"+name+"/pause", ""))
 		require.NotEmpty(t, f.Recorded)
 		require.Equal(t, dispatcher.AuditEntry{By: "local", What: "lane.pause", Target: "ep_123456789", Tenant: "m7"}, f.Recorded[0])
 	}
 }
 
 func TestACallThatChangesNothingIsNotInTheAudit(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f)
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", "/v1/endpoints/merchant:7", ""}, {"GET", "/v1/lanes", ""}, {"GET", "/v1/audit", ""}, {"POST", "/v1/messages", `{"topic":"a","url":"https://a.example","body":1}`},
 		{"PATCH", "/v1/endpoints/merchant:7", `{"rate":"fast"}`}, {"POST", "/v1/endpoints/nobody/pause", ""}, {"POST", "/v1/lanes/u_1/pause?x=1", ""},
 	} {
-		apitest.Serve(h, apitest.NewRequest(r.method, r.path, r.body))
+		Serve(h, newTestRequest(r.method, r.path, r.body))
 		require.Empty(t, f.Recorded, "%s %s", r.method, r.path)
 	}
 }
 
 func TestAFailedChangeIsInTheAuditTwice(t *testing.T) {
-	f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	require.Equal(t, 503, apitest.Serve(apitest.New(t, f), apitest.NewRequest("POST", "/v1/messages/m1/retry", "")).Code)
+	f := &Fake{Err: dispatcher.ErrUnavailable}
+	require.Equal(t, 503, Serve(newTestAPI(t, f), newTestRequest("POST", "/v1/messages/m1/retry", "")).Code)
 	require.Len(t, f.Recorded, 2)
 	require.Equal(t, dispatcher.AuditEntry{By: "local", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "failed: 503 unavailable", Failed: true}, f.Recorded[1])
 }
@@ -133,78 +132,78 @@ func TestNoEntryNamesWhatNeverWas(t *testing.T) {
 		{"DELETE", "/v1/jobs/job_9", "", dispatcher.ErrNoJob}, {"POST", "/v1/jobs/job_9/resume", "", dispatcher.ErrNoJob},
 		{"DELETE", "/v1/links/" + dispatcher.LinkID("none"), "", dispatcher.ErrNoLink},
 	} {
-		f := &apitest.Fake{Err: c.err, Missing: true, FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-		require.Equal(t, 404, apitest.Serve(apitest.New(t, f), apitest.NewRequest(c.method, c.path, c.body)).Code, c.path)
+		f := &Fake{Err: c.err, Missing: true, FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+		require.Equal(t, 404, Serve(newTestAPI(t, f), newTestRequest(c.method, c.path, c.body)).Code, c.path)
 		require.Empty(t, f.Recorded, c.path)
 	}
 	for path, body := range map[string]string{
 		"/v1/endpoints": `{"uid":"s7","tenant":"m7","url":"https://shop.example/"}`, "/v1/links": `{"tenant":"m7"}`, "/v1/deliveries/retry": `{"all":true}`,
 	} {
-		f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
-		require.Equal(t, 503, apitest.Serve(apitest.New(t, f, apitest.WithLinks), apitest.NewRequest("POST", path, body)).Code, path)
+		f := &Fake{Err: dispatcher.ErrUnavailable}
+		require.Equal(t, 503, Serve(newTestAPI(t, f, WithLinks), newTestRequest("POST", path, body)).Code, path)
 		require.Len(t, f.Recorded, 1, path)
 		require.Empty(t, f.Recorded[0].Target, path)
 		require.Contains(t, f.Recorded[0].Detail, "failed: 503 unavailable", path)
 		require.True(t, f.Recorded[0].Failed)
 	}
 	// An equal endpoint is there: nothing was made.
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{Equal: true}}
-	require.Equal(t, 200, apitest.Serve(apitest.New(t, f), apitest.NewRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/"}`)).Code)
+	f := &Fake{FakeEndpoints: FakeEndpoints{Equal: true}}
+	require.Equal(t, 200, Serve(newTestAPI(t, f), newTestRequest("POST", "/v1/endpoints", `{"url":"https://shop.example/"}`)).Code)
 	require.Len(t, f.Recorded, 1)
 	require.Equal(t, "ep_123456789", f.Recorded[0].Target)
 	require.Contains(t, f.Recorded[0].Detail, "an equal one was there")
 	// A dry run changes nothing, also when it fails.
-	f = &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	require.Equal(t, 503, apitest.Serve(apitest.New(t, f), apitest.NewRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)).Code)
+	f = &Fake{Err: dispatcher.ErrUnavailable}
+	require.Equal(t, 503, Serve(newTestAPI(t, f), newTestRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)).Code)
 	require.Empty(t, f.Recorded)
 }
 
 // What a person does in the console or by a link is never counted with others.
 func TestAnActOfAPersonSaysSo(t *testing.T) {
 	for _, c := range []dispatcher.Browser{{Name: "ops", Key: "local", Admin: true}, {Name: "lnk_1", View: dispatcher.View{Tenant: "of m1"}, Manage: true}} {
-		f := &apitest.Fake{View: apitest.Record(t)}
-		r := apitest.NewRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
-		apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c)))
+		f := &Fake{View: Record(t)}
+		r := newTestRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
+		Serve(newTestAPI(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c)))
 		require.NotEmpty(t, f.Recorded)
 		require.Len(t, f.Recorded, 1)
 		require.True(t, f.Recorded[0].Person)
 	}
 	// A link's that is refused costs it nothing, so a loop of them is counted as calls are.
 	link := dispatcher.Browser{Name: "lnk_1", View: dispatcher.View{Tenant: "of m1"}, Manage: true}
-	r := apitest.NewRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
-	f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), link)))
+	r := newTestRequest("POST", "/v1/messages/m1/retry?destination=u_1", "")
+	f := &Fake{Err: dispatcher.ErrUnavailable}
+	Serve(newTestAPI(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), link)))
 	require.Equal(t, []dispatcher.AuditEntry{
 		{By: "link:lnk_1", What: "message.retry", Target: "m1", Tenant: "of m1", Detail: "destination=u_1, failed: 503 unavailable", Failed: true},
 	}, f.Recorded)
 	ops := dispatcher.Browser{Name: "ops", Key: "local", Admin: true}
-	f = &apitest.Fake{}
-	dry := apitest.NewRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)
-	require.Equal(t, 200, apitest.Serve(apitest.New(t, f), dry.WithContext(dispatcher.WithBrowser(dry.Context(), ops))).Code)
+	f = &Fake{}
+	dry := newTestRequest("POST", "/v1/deliveries/retry", `{"all":true,"dry_run":true}`)
+	require.Equal(t, 200, Serve(newTestAPI(t, f), dry.WithContext(dispatcher.WithBrowser(dry.Context(), ops))).Code)
 	require.Empty(t, f.Recorded, "a page that shows what a job would do changes nothing")
-	f = &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	apitest.Serve(apitest.New(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), ops)))
+	f = &Fake{Err: dispatcher.ErrUnavailable}
+	Serve(newTestAPI(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), ops)))
 	require.Len(t, f.Recorded, 1, "an act that failed has one entry too")
 	require.True(t, f.Recorded[0].Person && f.Recorded[0].Failed)
-	f = &apitest.Fake{}
-	apitest.Serve(apitest.New(t, f), apitest.NewRequest("POST", "/v1/messages/m1/retry", ""))
+	f = &Fake{}
+	Serve(newTestAPI(t, f), newTestRequest("POST", "/v1/messages/m1/retry", ""))
 	require.False(t, f.Recorded[0].Person)
 }
 
 func TestTheAuditIsListed(t *testing.T) {
-	f := &apitest.Fake{AuditPage: dispatcher.AuditPage{Next: "c2", Entries: []dispatcher.AuditEntry{
-		{At: apitest.Now, By: "key:ops", What: "endpoint.update", Target: "ep_1", Tenant: "m7", Detail: "url"}, {At: apitest.Now, By: "system", What: "repartition"},
+	f := &Fake{AuditPage: dispatcher.AuditPage{Next: "c2", Entries: []dispatcher.AuditEntry{
+		{At: Now, By: "key:ops", What: "endpoint.update", Target: "ep_1", Tenant: "m7", Detail: "url"}, {At: Now, By: "system", What: "repartition"},
 	}}}
-	h := apitest.New(t, f)
-	w := apitest.Get(h, "/v1/audit?by=key:ops&by=system&what=endpoint.update&target=ep_1&target=*&tenant=m7&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z&limit=7&cursor=c1")
+	h := newTestAPI(t, f)
+	w := Get(h, "/v1/audit?by=key:ops&by=system&what=endpoint.update&target=ep_1&target=*&tenant=m7&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z&limit=7&cursor=c1")
 	require.Equal(t, `{"data":[{"at":"2026-01-31T11:00:00.123Z","by":"key:ops","what":"endpoint.update","target":"ep_1","tenant":"m7","detail":"url"},`+
 		`{"at":"2026-01-31T11:00:00.123Z","by":"system","what":"repartition","target":""}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.AuditFilter{
 		By: []string{"key:ops", "system"}, What: []string{"endpoint.update"}, Targets: []string{"ep_1", "*"}, Tenants: []string{"m7"},
 		Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), Limit: 7, Cursor: "c1",
 	}, f.AuditOf)
-	apitest.RequireField(t, apitest.Get(h, "/v1/audit?what=endpoint.eaten"), "query.what", "endpoint.update")
-	apitest.RequireField(t, apitest.Get(h, "/v1/audit?who=me"), "query.who", "unknown")
+	RequireField(t, Get(h, "/v1/audit?what=endpoint.eaten"), "query.what", "endpoint.update")
+	RequireField(t, Get(h, "/v1/audit?who=me"), "query.who", "unknown")
 	f.AuditPage = dispatcher.AuditPage{}
-	require.Empty(t, apitest.DecodeAnswer[wire.AuditPage](t, apitest.Get(h, "/v1/audit"), 200).Data)
+	require.Empty(t, DecodeAnswer[wire.AuditPage](t, Get(h, "/v1/audit"), 200).Data)
 }

@@ -15,22 +15,21 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.Keys()))
-	for _, o := range apitest.Operations {
-		for key, scope := range map[string]string{apitest.PublishKey: "publish", apitest.ReadKey: "read", apitest.AdminKey: "admin", apitest.TickKey: "tick"} {
-			r := apitest.NewRequest(o.Method, o.Path, "")
+	h := newTestAPI(t, &Fake{}, WithKeys(t, Keys()))
+	for _, o := range Operations {
+		for key, scope := range map[string]string{PublishKey: "publish", ReadKey: "read", AdminKey: "admin", TickKey: "tick"} {
+			r := newTestRequest(o.Method, o.Path, "")
 			r.Host = "hooks.example" // keys open from anywhere
 			r.Header.Set("Authorization", "Bearer "+key)
-			w := apitest.Serve(h, r)
+			w := Serve(h, r)
 			if scope == o.Scope || scope == "admin" {
 				require.NotContains(t, []int{401, 403}, w.Code, o.Path)
 				continue
 			}
-			p := apitest.RequireProblem(t, w, 403, "forbidden")
+			p := RequireProblem(t, w, 403, "forbidden")
 			require.Contains(t, p.Detail, o.Scope)
 			require.NotContains(t, w.Body.String(), key)
 		}
@@ -38,19 +37,19 @@ func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
 }
 
 func TestEveryUnknownKeyGetsOneAnswer(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
+	f := &Fake{}
+	h := newTestAPI(t, f, WithKeys(t, Keys()))
 	var first string
 	for i, header := range [][]string{
-		nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer    "}, {"Basic x"}, {"Bearer a", "Bearer b"}, {"Bearer wrong-key-0123456789"}, {"Basic " + apitest.PublishKey}, {apitest.PublishKey}, {"Bearer " + apitest.PublishKey + "x"},
-		{"Bearer " + apitest.PublishKey[1:]}, {"Bearer " + strings.ToUpper(apitest.PublishKey)}, {"Bearer sha256:" + strings.Repeat("a", 64)},
-		{"Bearer " + apitest.PublishKey, "Bearer " + apitest.PublishKey}, {"Bearer\t" + apitest.PublishKey}, {"Bearer " + strings.Repeat("x", 10000)},
+		nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer    "}, {"Basic x"}, {"Bearer a", "Bearer b"}, {"Bearer wrong-key-0123456789"}, {"Basic " + PublishKey}, {PublishKey}, {"Bearer " + PublishKey + "x"},
+		{"Bearer " + PublishKey[1:]}, {"Bearer " + strings.ToUpper(PublishKey)}, {"Bearer sha256:" + strings.Repeat("a", 64)},
+		{"Bearer " + PublishKey, "Bearer " + PublishKey}, {"Bearer\t" + PublishKey}, {"Bearer " + strings.Repeat("x", 10000)},
 	} {
-		for _, o := range apitest.Operations {
-			r := apitest.NewRequest(o.Method, o.Path, "")
+		for _, o := range Operations {
+			r := newTestRequest(o.Method, o.Path, "")
 			r.Header["Authorization"] = header
-			w := apitest.Serve(h, r)
-			apitest.RequireProblem(t, w, 401, "unauthorized")
+			w := Serve(h, r)
+			RequireProblem(t, w, 401, "unauthorized")
 			require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
 			require.Equal(t, "close", w.Header().Get("Connection"))
 			if i == 0 {
@@ -60,76 +59,76 @@ func TestEveryUnknownKeyGetsOneAnswer(t *testing.T) {
 		}
 	}
 	require.Empty(t, f.Calls)
-	r := apitest.NewRequest("GET", "/v1/stats?key="+apitest.ReadKey, "")
-	apitest.RequireProblem(t, apitest.Serve(h, r), 401, "unauthorized")
+	r := newTestRequest("GET", "/v1/stats?key="+ReadKey, "")
+	RequireProblem(t, Serve(h, r), 401, "unauthorized")
 }
 
 func TestSomeCallsNeedNoKey(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.Keys()))
+	h := newTestAPI(t, &Fake{}, WithKeys(t, Keys()))
 	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/.well-known/webhook-keys"} {
-		require.Equal(t, 200, apitest.Get(h, path).Code, path)
+		require.Equal(t, 200, Get(h, path).Code, path)
 	}
-	r := apitest.NewRequest("GET", "/v1/stats", "")
-	r.Header.Set("Authorization", "bEARER  "+apitest.ReadKey)
-	require.Equal(t, 200, apitest.Serve(h, r).Code)
+	r := newTestRequest("GET", "/v1/stats", "")
+	r.Header.Set("Authorization", "bEARER  "+ReadKey)
+	require.Equal(t, 200, Serve(h, r).Code)
 }
 
 // A load balancer asks without a key, and strangers may too: what the store is,
 // and where, is not for them.
 func TestStrangersAreToldReadyOrNotAndNoMore(t *testing.T) {
-	f := &apitest.Fake{Store: testStore()}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
+	f := &Fake{Store: testStore()}
+	h := newTestAPI(t, f, WithKeys(t, Keys()))
 	ask := func(key string) *httptest.ResponseRecorder {
-		r := apitest.NewRequest("GET", "/readyz", "")
+		r := newTestRequest("GET", "/readyz", "")
 		if key != "" {
 			r.Header.Set("Authorization", "Bearer "+key)
 		}
-		return apitest.Serve(h, r)
+		return Serve(h, r)
 	}
-	for _, key := range []string{"", apitest.PublishKey, "wrong-key-0123456789"} {
+	for _, key := range []string{"", PublishKey, "wrong-key-0123456789"} {
 		require.Equal(t, `{"status":"ready"}`, ask(key).Body.String())
 	}
-	require.Contains(t, ask(apitest.ReadKey).Body.String(), `"kind":"valkey"`)
-	require.Contains(t, ask(apitest.AdminKey).Body.String(), `"kind":"valkey"`)
+	require.Contains(t, ask(ReadKey).Body.String(), `"kind":"valkey"`)
+	require.Contains(t, ask(AdminKey).Body.String(), `"kind":"valkey"`)
 
 	f.Err = errors.New("dial tcp 127.0.0.1:26601: connection refused")
 	w := ask("")
-	refused := apitest.RequireProblem(t, w, 503, "unavailable")
+	refused := RequireProblem(t, w, 503, "unavailable")
 	require.NotContains(t, refused.Detail, "26601")
 	require.Equal(t, "This instance is not ready", refused.Title, "not what is the matter, which may be no fault of the store")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	require.Contains(t, ask(apitest.ReadKey).Body.String(), "26601")
+	require.Contains(t, ask(ReadKey).Body.String(), "26601")
 	f.Err = dispatcher.ErrStopping
-	require.Equal(t, "This instance stops", apitest.RequireProblem(t, ask(apitest.ReadKey), 503, "unavailable").Title)
+	require.Equal(t, "This instance stops", RequireProblem(t, ask(ReadKey), 503, "unavailable").Title)
 	f.Err, f.Store.Durable, f.Store.Checks[1].Detail = nil, dispatcher.No, "one of them is away"
-	require.NotContains(t, apitest.RequireProblem(t, ask(""), 503, "unavailable").Detail, "away")
-	require.Contains(t, ask(apitest.ReadKey).Body.String(), "away")
+	require.NotContains(t, RequireProblem(t, ask(""), 503, "unavailable").Detail, "away")
+	require.Contains(t, ask(ReadKey).Body.String(), "away")
 }
 
 func TestTheProfilesWithoutTheirSlashAreNotThere(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.Keys()))
-	apitest.RequireProblem(t, apitest.Get(h, "/debug/pprof"), 404, "not-found")
+	h := newTestAPI(t, &Fake{}, WithKeys(t, Keys()))
+	RequireProblem(t, Get(h, "/debug/pprof"), 404, "not-found")
 }
 
 func TestTheLogNamesAKeyButNeverHoldsIt(t *testing.T) {
 	var log bytes.Buffer
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.Keys()), apitest.WithLog(&log))
-	for _, key := range []string{apitest.PublishKey, apitest.ReadKey, apitest.AdminKey, "wrong-key-0123456789"} {
-		r := apitest.NewRequest("GET", "/v1/stats", "")
+	h := newTestAPI(t, &Fake{}, WithKeys(t, Keys()), WithLog(&log))
+	for _, key := range []string{PublishKey, ReadKey, AdminKey, "wrong-key-0123456789"} {
+		r := newTestRequest("GET", "/v1/stats", "")
 		r.Header.Set("Authorization", "Bearer "+key)
-		apitest.Serve(h, r)
+		Serve(h, r)
 	}
-	sum := sha256.Sum256([]byte(apitest.ReadKey))
+	sum := sha256.Sum256([]byte(ReadKey))
 	require.Contains(t, log.String(), "key="+hex.EncodeToString(sum[:4]))
 	require.Contains(t, log.String(), "key=ops")
 	require.NotContains(t, log.String(), "0123456789")
 }
 
 func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	ask := func(host string, origin ...string) *http.Request {
-		r := apitest.NewRequest("GET", "/v1/stats", "")
+		r := newTestRequest("GET", "/v1/stats", "")
 		r.Host = host
 		if origin != nil {
 			r.Header["Origin"] = origin
@@ -137,9 +136,9 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 		return r
 	}
 	for _, host := range []string{"localhost", "LocalHost:8080", "127.0.0.1", "127.9.8.7:80", "[::1]", "[::1]:8080", "::1", "[::ffff:127.0.0.1]:1"} {
-		require.Equal(t, 200, apitest.Serve(h, ask(host)).Code, host)
+		require.Equal(t, 200, Serve(h, ask(host)).Code, host)
 	}
-	require.Equal(t, 200, apitest.Serve(h, ask("localhost:8080", "http://localhost:8080")).Code)
+	require.Equal(t, 200, Serve(h, ask("localhost:8080", "http://localhost:8080")).Code)
 	f.Calls = nil
 	for _, name := range []string{
 		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Via", "X-Real-IP",
@@ -148,49 +147,49 @@ func TestWithoutKeysOnlyThisHostIsServed(t *testing.T) {
 	} {
 		r := ask("localhost")
 		r.Header.Set(name, "")
-		require.Contains(t, apitest.RequireProblem(t, apitest.Serve(h, r), 403, "forbidden").Detail, "set API_KEYS", "%s: behind a proxy the world would be the operator", name)
-		require.Equal(t, 403, apitest.Serve(httpapi.Local(http.NotFoundHandler()), r).Code, "%s: nor does it get pages", name)
+		require.Contains(t, RequireProblem(t, Serve(h, r), 403, "forbidden").Detail, "set API_KEYS", "%s: behind a proxy the world would be the operator", name)
+		require.Equal(t, 403, Serve(httpapi.Local(http.NotFoundHandler()), r).Code, "%s: nor does it get pages", name)
 	}
 	for _, host := range []string{"", "hooks.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "0.0.0.0", "[::]", "evil.example:8080", "localhost@evil.example", "2130706433"} {
-		apitest.RequireProblem(t, apitest.Serve(h, ask(host)), 403, "forbidden")
+		RequireProblem(t, Serve(h, ask(host)), 403, "forbidden")
 	}
 	for _, site := range []string{"cross-site", "same-site", "", "odd"} {
 		r := ask("localhost:8080")
 		r.URL.Path = "/debug/pprof/profile" // <img src=…> has no Origin
 		r.Header["Sec-Fetch-Site"] = []string{site}
-		apitest.RequireProblem(t, apitest.Serve(h, r), 403, "forbidden")
+		RequireProblem(t, Serve(h, r), 403, "forbidden")
 	}
 	for _, site := range []string{"none", "same-origin"} { // typed by a person, or our own page
 		r := ask("localhost:8080")
 		r.Header["Sec-Fetch-Site"] = []string{site}
-		require.Equal(t, 200, apitest.Serve(h, r).Code)
+		require.Equal(t, 200, Serve(h, r).Code)
 	}
 	own := ask("localhost:8080", "null") // a form of a page that sends no referrer
 	own.Header["Sec-Fetch-Site"] = []string{"same-origin"}
-	require.Equal(t, 200, apitest.Serve(h, own).Code)
+	require.Equal(t, 200, Serve(h, own).Code)
 	f.Calls = nil
 	own.Header["Sec-Fetch-Site"] = []string{"none"}
-	apitest.RequireProblem(t, apitest.Serve(h, own), 403, "forbidden")
+	RequireProblem(t, Serve(h, own), 403, "forbidden")
 	for _, origin := range []string{"http://evil.example", "null", "http://localhost:3000", "", "http://localhost:8080.evil.example"} {
-		apitest.RequireProblem(t, apitest.Serve(h, ask("localhost:8080", origin)), 403, "forbidden")
+		RequireProblem(t, Serve(h, ask("localhost:8080", origin)), 403, "forbidden")
 	}
 	require.Empty(t, f.Calls)
 }
 
 func TestWithoutReadAnAnswerSaysHowDeliveriesStandAndNoMore(t *testing.T) {
-	record := apitest.Record(t)
-	f := &apitest.Fake{View: record}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()+",both-key-0123456789abc:publish+read"))
+	record := Record(t)
+	f := &Fake{View: record}
+	h := newTestAPI(t, f, WithKeys(t, Keys()+",both-key-0123456789abc:publish+read"))
 	with := func(key, method, path, body string) *httptest.ResponseRecorder {
-		r := apitest.NewRequest(method, path, body)
+		r := newTestRequest(method, path, body)
 		r.Header.Set("Authorization", "Bearer "+key)
-		return apitest.Serve(h, r)
+		return Serve(h, r)
 	}
 	for _, c := range []struct {
 		method, path string
 		status       int
 	}{{"DELETE", "/v1/messages/a", 200}, {"POST", "/v1/messages/a/retry", 202}} {
-		got := apitest.DecodeAnswer[map[string]any](t, with(apitest.PublishKey, c.method, c.path, ""), c.status)
+		got := DecodeAnswer[map[string]any](t, with(PublishKey, c.method, c.path, ""), c.status)
 		require.Equal(t, "a", got["id"])
 		require.Len(t, got, 2)
 		list := got["deliveries"].([]any)
@@ -203,21 +202,21 @@ func TestWithoutReadAnAnswerSaysHowDeliveriesStandAndNoMore(t *testing.T) {
 			}
 			require.Equal(t, want, one)
 		}
-		for _, key := range []string{"both-key-0123456789abc", apitest.AdminKey} {
+		for _, key := range []string{"both-key-0123456789abc", AdminKey} {
 			require.Contains(t, with(key, c.method, c.path, "").Body.String(), `"attempts"`)
 		}
 	}
-	for _, body := range []string{apitest.Message(`"id":"a"`), `{"messages":[` + apitest.Message(`"id":"a"`) + `]}`} {
+	for _, body := range []string{Message(`"id":"a"`), `{"messages":[` + Message(`"id":"a"`) + `]}`} {
 		path := "/v1/messages"
 		if strings.HasPrefix(body, `{"messages"`) {
 			path += "/batch"
 		}
-		brief := with(apitest.PublishKey, "POST", path, body)
+		brief := with(PublishKey, "POST", path, body)
 		require.Equal(t, 202, brief.Code)
 		require.NotContains(t, brief.Body.String(), "shop.example", "an endpoint's URL may hold a token")
 		require.NotContains(t, brief.Body.String(), "next_attempt_at")
 		require.Regexp(t, `"deliveries":\[\{"id":"u_[^"]+:a","destination":"u_[^"]+","status":"ready"\}\]`, brief.Body.String())
-		require.Contains(t, with(apitest.AdminKey, "POST", path, body).Body.String(), "next_attempt_at")
+		require.Contains(t, with(AdminKey, "POST", path, body).Body.String(), "next_attempt_at")
 	}
 }
 
@@ -225,46 +224,46 @@ func TestWithoutReadAnAnswerSaysHowDeliveriesStandAndNoMore(t *testing.T) {
 func TestAnotherTenantsEndpointIsToldAsOneThatIsNotThere(t *testing.T) {
 	var answers []string
 	for _, err := range []error{dispatcher.ErrNoEndpoint, dispatcher.ErrTenant} {
-		f := &apitest.Fake{OnPublish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+		f := &Fake{OnPublish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 			return []dispatcher.Published{{Err: err}}, nil
 		}}
-		w := apitest.Post(apitest.New(t, f), "/v1/messages", `{"topic":"t","endpoint":"merchant:7","body":1}`)
-		apitest.RequireField(t, w, "$.endpoint", "there is no such endpoint of the message's tenant")
+		w := Post(newTestAPI(t, f), "/v1/messages", `{"topic":"t","endpoint":"merchant:7","body":1}`)
+		RequireField(t, w, "$.endpoint", "there is no such endpoint of the message's tenant")
 		answers = append(answers, w.Body.String())
 	}
 	require.Equal(t, answers[0], answers[1])
 
-	f := &apitest.Fake{}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
+	f := &Fake{}
+	h := newTestAPI(t, f, WithKeys(t, Keys()))
 	ask := func() string {
-		r := apitest.NewRequest("DELETE", "/v1/messages/a?destination=merchant:7", "")
-		r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
-		w := apitest.Serve(h, r)
-		apitest.RequireProblem(t, w, 404, "not-found")
+		r := newTestRequest("DELETE", "/v1/messages/a?destination=merchant:7", "")
+		r.Header.Set("Authorization", "Bearer "+PublishKey)
+		w := Serve(h, r)
+		RequireProblem(t, w, 404, "not-found")
 		return w.Body.String()
 	}
 	nobodys := ask()
-	f.There = apitest.Endpoint(t) // which the message does not go to
+	f.There = Endpoint(t) // which the message does not go to
 	f.Err = fmt.Errorf("message a to ep_123456789: %w", dispatcher.ErrNotFound)
 	require.Equal(t, nobodys, ask())
 }
 
 func TestBodiesAndAnswersNeedAScopeOfTheirOwn(t *testing.T) {
 	const bodiesKey = "bodies-key-0123456789"
-	record := apitest.Record(t)
-	f := &apitest.Fake{View: record}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()+","+bodiesKey+":read+bodies,alone-key-0123456789ab:bodies,both-key-0123456789abc:publish+read"))
+	record := Record(t)
+	f := &Fake{View: record}
+	h := newTestAPI(t, f, WithKeys(t, Keys()+","+bodiesKey+":read+bodies,alone-key-0123456789ab:bodies,both-key-0123456789abc:publish+read"))
 	ask := func(method, path, key string) string {
-		r := apitest.NewRequest(method, path, "")
+		r := newTestRequest(method, path, "")
 		r.Header.Set("Authorization", "Bearer "+key)
-		return apitest.Serve(h, r).Body.String()
+		return Serve(h, r).Body.String()
 	}
-	for _, key := range []string{bodiesKey, apitest.AdminKey} {
+	for _, key := range []string{bodiesKey, AdminKey} {
 		got := ask("GET", "/v1/messages/a", key)
 		require.Contains(t, got, `"body":{ "n" : 12345678901234567890`)
 		require.Contains(t, got, `"response_excerpt":"oops`)
 	}
-	got := ask("GET", "/v1/messages/a", apitest.ReadKey)
+	got := ask("GET", "/v1/messages/a", ReadKey)
 	require.NotContains(t, got, "12345678901234567890")
 	require.NotContains(t, got, "oops")
 	require.Contains(t, got, `"response_bytes":5`)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // benchService costs next to nothing, so that the handler is measured.
@@ -25,7 +24,7 @@ func withBench(o *httpapi.Options) { o.Publisher = &benchService{} }
 
 func (f *benchService) Publish(_ context.Context, batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 	for n := len(f.answers); n < len(batch); n++ {
-		f.answers = append(f.answers, apitest.Accepted(batch[n]))
+		f.answers = append(f.answers, Accepted(batch[n]))
 	}
 	return f.answers[:len(batch)], nil
 }
@@ -41,8 +40,8 @@ type benchCaller struct {
 }
 
 func newBenchCaller(path, text string) *benchCaller {
-	c := &benchCaller{r: apitest.NewRequest("POST", path, text), body: strings.NewReader(text), text: text, header: http.Header{}}
-	c.r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
+	c := &benchCaller{r: newTestRequest("POST", path, text), body: strings.NewReader(text), text: text, header: http.Header{}}
+	c.r.Header.Set("Authorization", "Bearer "+PublishKey)
 	c.r.Body = io.NopCloser(c.body)
 	return c
 }
@@ -64,15 +63,15 @@ func BenchmarkPublish(b *testing.B) {
 	for name, body := range map[string]string{"text": `{"text":"` + strings.Repeat("x", 1000) + `"}`, "nested": nested} {
 		var batch []string
 		for i := range 100 {
-			batch = append(batch, apitest.Message(`"body":`+body+`,"id":"msg_`+strconv.Itoa(i)+`"`))
+			batch = append(batch, Message(`"body":`+body+`,"id":"msg_`+strconv.Itoa(i)+`"`))
 		}
 		for kind, c := range map[string]*benchCaller{
 			"single": newBenchCaller("/v1/messages", batch[0]),
-			"no id":  newBenchCaller("/v1/messages", apitest.Message(`"body":`+body)),
+			"no id":  newBenchCaller("/v1/messages", Message(`"body":`+body)),
 			"batch":  newBenchCaller("/v1/messages/batch", `{"messages":[`+strings.Join(batch, ",")+`]}`),
 		} {
 			b.Run(kind+"/"+name, func(b *testing.B) {
-				h := apitest.New(b, &apitest.Fake{}, withBench, apitest.WithKeys(b, apitest.Keys()))
+				h := newTestAPI(b, &Fake{}, withBench, WithKeys(b, Keys()))
 				b.ReportAllocs()
 				for b.Loop() {
 					c.call(h)

@@ -18,7 +18,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // begin sends the head of a batch of n bytes and what of it there is at once.
@@ -27,7 +26,7 @@ func begin(t testing.TB, addr, key string, n int, body string) net.Conn {
 	c, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(apitest.WaitMost)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(WaitMost)))
 	_, err = fmt.Fprintf(c, "POST /v1/messages/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", key, n, body)
 	require.NoError(t, err)
@@ -65,17 +64,17 @@ func batchOf(n int) string {
 }
 
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
-	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"))
+	addr := newTestServer(t, &Fake{}, WithKeys(t, PublishKey+":publish"))
 	const calls = 100
-	warm := begin(t, addr, apitest.PublishKey, 4<<20, "{")
+	warm := begin(t, addr, PublishKey, 4<<20, "{")
 	before := inUse()
 	for range calls {
-		begin(t, addr, apitest.PublishKey, 4<<20, "{")
+		begin(t, addr, PublishKey, 4<<20, "{")
 	}
 	// All are read from: one more is answered after them.
-	last := begin(t, addr, apitest.PublishKey, 2, "{}")
+	last := begin(t, addr, PublishKey, 2, "{}")
 	require.Equal(t, 422, answerOf(t, last).StatusCode)
-	require.Eventually(t, func() bool { return (inUse()-before)/calls < 64<<10 }, apitest.WaitMost, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return (inUse()-before)/calls < 64<<10 }, WaitMost, 10*time.Millisecond)
 	_ = warm.Close()
 }
 
@@ -89,7 +88,7 @@ func inUse() int64 {
 func TestAFormTakesFromTheBudgetUntilItIsDone(t *testing.T) {
 	b := api.NewBodies(1 << 20)
 	read := func(share string, n int) (func(), string, error) {
-		r := apitest.NewRequest("POST", "/console/endpoints", "a="+strings.Repeat("x", n))
+		r := newTestRequest("POST", "/console/endpoints", "a="+strings.Repeat("x", n))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		release, err := b.Form(httptest.NewRecorder(), r, share, 128<<10)
 		return release, r.PostFormValue("a"), err
@@ -125,20 +124,20 @@ func TestAFormTakesFromTheBudgetUntilItIsDone(t *testing.T) {
 func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 	const budget = 1_040_000 // half of it is less than two large bodies, in buffers of any size
 	entered, leave := make(chan string), make(chan struct{})
-	f := &apitest.Fake{OnPublish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
+	f := &Fake{OnPublish: func(batch []*dispatcher.Message) ([]dispatcher.Published, error) {
 		if len(batch[0].Body) > 100_000 { // holds what it has until it is told
 			entered <- batch[0].Topic
 			<-leave
 		}
-		return []dispatcher.Published{apitest.Accepted(batch[0])}, nil
+		return []dispatcher.Published{Accepted(batch[0])}, nil
 	}}
-	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(budget, o.Policy.MaxBody) })
+	addr := newTestServer(t, f, WithKeys(t, PublishKey+":publish:shop,"+OtherKey+":publish:other"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(budget, o.Policy.MaxBody) })
 	large, small := batchOf(262_000), batchOf(10_000)
 
-	first := begin(t, addr, apitest.PublishKey, len(large), large)
+	first := begin(t, addr, PublishKey, len(large), large)
 	<-entered
 	for range 3 {
-		second := begin(t, addr, apitest.PublishKey, len(large), large)
+		second := begin(t, addr, PublishKey, len(large), large)
 		resp := answerOf(t, second)
 		require.Equal(t, 503, resp.StatusCode, "one key has at most half")
 		require.Equal(t, "1", resp.Header.Get("Retry-After"))
@@ -146,10 +145,10 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), "/problems/overloaded")
 	}
-	third := begin(t, addr, apitest.OtherKey, len(large), large)
+	third := begin(t, addr, OtherKey, len(large), large)
 	<-entered // the other key's half is its own
-	require.Equal(t, 202, answerOf(t, begin(t, addr, apitest.PublishKey, len(small), small)).StatusCode, "small ones always find room")
-	require.Equal(t, 503, answerOf(t, begin(t, addr, apitest.OtherKey, len(large), large)).StatusCode)
+	require.Equal(t, 202, answerOf(t, begin(t, addr, PublishKey, len(small), small)).StatusCode, "small ones always find room")
+	require.Equal(t, 503, answerOf(t, begin(t, addr, OtherKey, len(large), large)).StatusCode)
 
 	close(leave)
 	require.Equal(t, 202, answerOf(t, first).StatusCode)
@@ -159,31 +158,31 @@ func TestBodiesHaveABudgetAndNoKeyHasAllOfIt(t *testing.T) {
 			<-entered
 		}
 	}()
-	for _, key := range []string{apitest.PublishKey, apitest.OtherKey} {
+	for _, key := range []string{PublishKey, OtherKey} {
 		require.Eventually(t, func() bool { // the answer is out a little before the request ends
 			return tryBatch(addr, key, large) == 202
-		}, apitest.WaitMost, time.Millisecond, "what has ended gave its bytes back")
+		}, WaitMost, time.Millisecond, "what has ended gave its bytes back")
 	}
 }
 
 func TestABodyThatBreaksOffGivesItsBytesBack(t *testing.T) {
-	addr := apitest.NewServer(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(600_000, o.Policy.MaxBody) })
+	addr := newTestServer(t, &Fake{}, WithKeys(t, PublishKey+":publish"), func(o *httpapi.Options) { o.Bodies = httpapi.NewBodies(600_000, o.Policy.MaxBody) })
 	large := batchOf(200_000)
 	for range 10 {
-		c := begin(t, addr, apitest.PublishKey, len(large), large[:150_000])
+		c := begin(t, addr, PublishKey, len(large), large[:150_000])
 		_ = c.(*net.TCPConn).CloseWrite()
 		resp := answerOf(t, c)
 		require.Contains(t, []int{400, 503}, resp.StatusCode)
 		_ = c.Close()
 	}
 	require.Eventually(t, func() bool {
-		return tryBatch(addr, apitest.PublishKey, large) == 202
-	}, apitest.WaitMost, 10*time.Millisecond)
+		return tryBatch(addr, PublishKey, large) == 202
+	}, WaitMost, 10*time.Millisecond)
 }
 
 func TestABodyOfAnySizeIsReadWhole(t *testing.T) {
-	f := &apitest.Fake{}
-	addr := apitest.NewServer(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish"))
+	f := &Fake{}
+	addr := newTestServer(t, f, WithKeys(t, PublishKey+":publish"))
 	for _, n := range []int{100, 16_000, 16_383, 16_384, 16_385, 16_896, 16_897, 33_000, 40_000, 70_000, 140_000, 262_000} {
 		for _, chunked := range []bool{false, true} {
 			text := batchOf(n)
@@ -194,7 +193,7 @@ func TestABodyOfAnySizeIsReadWhole(t *testing.T) {
 			r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+addr+"/v1/messages/batch", body)
 			require.NoError(t, err)
 			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
+			r.Header.Set("Authorization", "Bearer "+PublishKey)
 			resp, err := http.DefaultClient.Do(r)
 			require.NoError(t, err)
 			_ = resp.Body.Close()

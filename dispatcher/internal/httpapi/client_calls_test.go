@@ -17,7 +17,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -54,7 +53,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	"list-deliveries": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Deliveries(ctx, client.Filter{
 			Statuses: []string{"dead"}, Topics: []string{"a"}, Tenants: []string{"m"}, Subjects: []string{"s"}, SubjectLike: []string{"s"}, Failed: true, Order: "accepted", Destinations: []string{"u_1"},
-			Reasons: []string{"gone"}, Since: apitest.Now, Until: apitest.Now, Limit: 1, Cursor: aCursor,
+			Reasons: []string{"gone"}, Since: Now, Until: Now, Limit: 1, Cursor: aCursor,
 		}))
 	}},
 	"list-dead": {func(ctx context.Context, c *client.Client) error {
@@ -64,7 +63,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 		return second(c.Attempts(ctx, client.AttemptFilter{
 			Destinations: []string{"u_1"}, Tenants: []string{"m"}, Messages: []string{"a"}, Outcomes: []string{"dead"},
 			Topics: []string{"a.*"}, Subjects: []string{"b"}, StatusCodes: []int{503}, Jobs: []string{"job_1"},
-			Since: apitest.Now, Until: apitest.Now, Limit: 1, Cursor: aCursor,
+			Since: Now, Until: Now, Limit: 1, Cursor: aCursor,
 		}))
 	}},
 	"retry-deliveries": {func(ctx context.Context, c *client.Client) error {
@@ -98,7 +97,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	}},
 	"delete-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.DeleteEndpoint(ctx, "a")) }},
 	"list-endpoint-deliveries": {func(ctx context.Context, c *client.Client) error {
-		return second(c.EndpointDeliveries(ctx, "a", client.EndedFilter{Statuses: []string{"dead"}, Since: apitest.Now, Until: apitest.Now, Limit: 1, Cursor: aCursor}))
+		return second(c.EndpointDeliveries(ctx, "a", client.EndedFilter{Statuses: []string{"dead"}, Since: Now, Until: Now, Limit: 1, Cursor: aCursor}))
 	}},
 	"pause-endpoint":  {func(ctx context.Context, c *client.Client) error { return second(c.PauseEndpoint(ctx, "a")) }},
 	"resume-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.ResumeEndpoint(ctx, "a")) }},
@@ -129,7 +128,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	},
 	"list-audit": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Audit(ctx, client.AuditFilter{
-			By: []string{"system"}, What: []string{"job.stop"}, Targets: []string{"a"}, Tenants: []string{"m"}, Since: apitest.Now, Until: apitest.Now, Limit: 1, Cursor: aCursor,
+			By: []string{"system"}, What: []string{"job.stop"}, Targets: []string{"a"}, Tenants: []string{"m"}, Since: Now, Until: Now, Limit: 1, Cursor: aCursor,
 		}))
 	}},
 	"create-link": {func(ctx context.Context, c *client.Client) error {
@@ -158,7 +157,7 @@ func parametersOf(t testing.TB, h http.Handler) map[string][]string {
 			Parameters  []struct{ Name, In string }
 		}
 	}
-	require.NoError(t, json.Unmarshal(apitest.Get(h, "/openapi.json").Body.Bytes(), &d))
+	require.NoError(t, json.Unmarshal(Get(h, "/openapi.json").Body.Bytes(), &d))
 	all := map[string][]string{}
 	for _, methods := range d.Paths {
 		for _, o := range methods {
@@ -185,14 +184,14 @@ func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	server := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), r.Body)
 	server.Header = r.Header
-	return apitest.Serve(p, server).Result(), nil
+	return Serve(p, server).Result(), nil
 }
 
 // TestEachOperationIsInTheGoClient holds the client to the API: a call that is added to
 // the one is added to the other.
 func TestEachOperationIsInTheGoClient(t *testing.T) {
 	counter := &fakeCounter{}
-	h := apitest.New(t, &apitest.Fake{Err: dispatcher.ErrNotFound}, func(o *httpapi.Options) {
+	h := newTestAPI(t, &Fake{Err: dispatcher.ErrNotFound}, func(o *httpapi.Options) {
 		o.Counter, o.Metrics = counter, http.NotFoundHandler()
 	})
 	want := parametersOf(t, h)
@@ -224,7 +223,7 @@ func TestEachOperationIsInTheGoClient(t *testing.T) {
 // TestTheGoClientAsksForPagesThatTheServerGives holds the size of its pages to the most
 // that each list allows.
 func TestTheGoClientAsksForPagesThatTheServerGives(t *testing.T) {
-	c := apitest.NewClient(t, &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}})
+	c := newTestClient(t, &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}})
 	ctx := t.Context()
 	for list, err := range map[string]error{
 		"deliveries": ended(c.EachDelivery(ctx, client.Filter{})),

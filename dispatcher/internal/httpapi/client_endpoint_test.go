@@ -12,25 +12,24 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
 
 func TestTheClientKeepsEndpoints(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew), Next: "c2"}}
-	c := apitest.NewClient(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{Secret: MustSecret(t, signer.Standard, SecretNew), Next: "c2"}}
+	c := newTestClient(t, f)
 	l, err := ladder.Parse("1s/2s")
 	require.NoError(t, err)
 	view, created, err := c.CreateEndpoint(t.Context(), &wire.Endpoint{
 		UID: "a:b@c", Tenant: "m7", URL: "http://a/?<&>", Topics: []string{}, Description: "<x>", Metadata: map[string]string{"a": "b"},
-		Secret: apitest.SecretOld, Signature: "stripe", Ladder: &l, Timeout: wire.Duration(2 * time.Second), MaxInFlight: 3, Rate: "5/s",
+		Secret: SecretOld, Signature: "stripe", Ladder: &l, Timeout: wire.Duration(2 * time.Second), MaxInFlight: 3, Rate: "5/s",
 		Headers: map[string]string{"x": "hunter2"}, Success: &wire.Success{Body: json.RawMessage(`"ok"`)}, Ordered: true,
 	})
 	require.NoError(t, err)
 	require.True(t, created)
-	require.Equal(t, apitest.SecretOld, view.Secret)
+	require.Equal(t, SecretOld, view.Secret)
 	require.Equal(t, "http://a/?<&>", f.There.URL)
 	require.Empty(t, f.There.Topics)
 	require.Equal(t, 2, f.There.Ladder.Len())
@@ -66,11 +65,11 @@ func TestTheClientKeepsEndpoints(t *testing.T) {
 }
 
 func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{
-		There: apitest.Endpoint(t), State: dispatcher.LaneState{Lane: "u_1"}, Next: "c2", Overlap: -1,
+	f := &Fake{FakeEndpoints: FakeEndpoints{
+		There: Endpoint(t), State: dispatcher.LaneState{Lane: "u_1"}, Next: "c2", Overlap: -1,
 		Test: dispatcher.TestResult{MessageID: "msg_1", Attempt: dispatcher.Attempt{Verdict: dispatcher.Delivered}},
 	}}
-	c := apitest.NewClient(t, f)
+	c := newTestClient(t, f)
 	for _, call := range []func() (wire.EndpointView, error){
 		func() (wire.EndpointView, error) { return c.Endpoint(t.Context(), "merchant:7") },
 		func() (wire.EndpointView, error) { return c.PauseEndpoint(t.Context(), "merchant:7") },
@@ -87,13 +86,13 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 	}
 	require.Equal(t, 24*time.Hour, f.Overlap)
 	none := wire.Duration(0)
-	_, err := c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{Overlap: &none, Secret: apitest.SecretOld})
+	_, err := c.RotateSecret(t.Context(), "merchant:7", wire.Rotation{Overlap: &none, Secret: SecretOld})
 	require.NoError(t, err)
 	require.Zero(t, f.Overlap)
-	require.Equal(t, apitest.SecretOld, f.Rotated.Reveal())
+	require.Equal(t, SecretOld, f.Rotated.Reveal())
 	secrets, err := c.EndpointSecret(t.Context(), "merchant:7")
 	require.NoError(t, err)
-	require.Equal(t, apitest.SecretNew, secrets.Secrets[0].Secret)
+	require.Equal(t, SecretNew, secrets.Secrets[0].Secret)
 	require.True(t, secrets.Secrets[0].Until.IsZero())
 	said, err := c.TestEndpoint(t.Context(), "merchant:7")
 	require.NoError(t, err)
@@ -123,8 +122,8 @@ func TestTheClientCallsEndpointsAndLanes(t *testing.T) {
 }
 
 func TestAClientPausesAndResumesAllTenants(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1"}, Others: dispatcher.OtherTenants{Lanes: 3, Changed: 3, Next: "0-7"}}}
-	c := apitest.NewClient(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{State: dispatcher.LaneState{Lane: "u_1"}, Others: dispatcher.OtherTenants{Lanes: 3, Changed: 3, Next: "0-7"}}}
+	c := newTestClient(t, f)
 	for _, call := range []func(context.Context, string, string) (wire.LaneState, error){c.PauseTenants, c.ResumeTenants} {
 		for _, cursor := range []string{"", "0-7"} {
 			got, err := call(t.Context(), "https://shop.example/x", cursor)
@@ -137,8 +136,8 @@ func TestAClientPausesAndResumesAllTenants(t *testing.T) {
 }
 
 func TestAClientsErrorsHoldNoSecretOfADestination(t *testing.T) {
-	f := &apitest.Fake{Err: dispatcher.ErrUnavailable}
-	c := apitest.NewClient(t, f)
+	f := &Fake{Err: dispatcher.ErrUnavailable}
+	c := newTestClient(t, f)
 	_, err := c.PauseLane(t.Context(), "https://shop.example/hooks?token=hunter2", "")
 	require.ErrorContains(t, err, "pause https://shop.example: ")
 	require.NotContains(t, err.Error(), "hunter2")

@@ -8,11 +8,10 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // requireClientRetries asks for attempts by the client.
-func requireClientRetries(t *testing.T, c *client.Client, f *apitest.Fake) {
+func requireClientRetries(t *testing.T, c *client.Client, f *Fake) {
 	t.Helper()
 	f.Left = []dispatcher.Left{"in_flight"}
 	got, err := c.Retry(t.Context(), "a", "")

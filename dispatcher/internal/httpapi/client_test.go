@@ -11,25 +11,24 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/ladder"
 )
 
 func TestTheClientSendsWhatTheServerReads(t *testing.T) {
-	f := &apitest.Fake{}
-	c := apitest.NewClient(t, f)
+	f := &Fake{}
+	c := newTestClient(t, f)
 	l, err := ladder.Parse("1s/2s")
 	require.NoError(t, err)
 	text := "a=1"
 	messages := []wire.Message{
 		{
 			ID: "a", Topic: "t", Tenant: "m", URL: "http://a/?<&>", Body: json.RawMessage("{ \"n\":12345678901234567890,\n\"h\":\"<&>\u2028\" }"),
-			Delay: wire.Duration(90 * time.Second), ExpiresAt: wire.Time{Time: apitest.Now.Add(time.Hour)}, Headers: map[string]string{"x": "<y>"},
+			Delay: wire.Duration(90 * time.Second), ExpiresAt: wire.Time{Time: Now.Add(time.Hour)}, Headers: map[string]string{"x": "<y>"},
 			Ladder: &l, MaxAttempts: 3, Timeout: wire.Duration(2 * time.Second),
 			Success: &wire.Success{Status: []string{"*"}, Body: json.RawMessage(`"success"`)},
 		},
-		{ID: "b", Topic: "t", URL: "http://a", RawBody: &text, DeliverAt: wire.Time{Time: apitest.Now.Add(time.Minute)}},
+		{ID: "b", Topic: "t", URL: "http://a", RawBody: &text, DeliverAt: wire.Time{Time: Now.Add(time.Minute)}},
 		{ID: "c", Topic: "t", URL: "http://a", RawBodyBase64: []byte{0, 255}, ContentType: "text/xml; charset=GBK"},
 		{ID: "d", Topic: "t", URL: "http://a", RawBodyBase64: []byte{}, Ladder: &ladder.Ladder{}},
 		{ID: "e", Topic: "t", URL: "http://a", Body: json.RawMessage(`null`)},
@@ -64,11 +63,11 @@ func TestTheClientSendsWhatTheServerReads(t *testing.T) {
 }
 
 func TestTheClientReadsWhatTheServerWrites(t *testing.T) {
-	f := &apitest.Fake{View: apitest.Record(t), Page: dispatcher.Page{Deliveries: apitest.Record(t).Deliveries, Next: "next"}}
-	c := apitest.NewClient(t, f)
+	f := &Fake{View: Record(t), Page: dispatcher.Page{Deliveries: Record(t).Deliveries, Next: "next"}}
+	c := newTestClient(t, f)
 	rec, err := c.Message(t.Context(), "a")
 	require.NoError(t, err)
-	require.Equal(t, string(apitest.Record(t).Message.Body), string(rec.Body))
+	require.Equal(t, string(Record(t).Message.Body), string(rec.Body))
 	require.Equal(t, wire.Duration(90*time.Second), rec.Delay)
 	require.Len(t, rec.Deliveries, 3)
 	require.Equal(t, "retry", rec.Deliveries[0].History[0].Outcome)
@@ -79,12 +78,12 @@ func TestTheClientReadsWhatTheServerWrites(t *testing.T) {
 	requireClientRetries(t, c, f)
 	page, err := c.Deliveries(t.Context(), client.Filter{
 		Statuses: []string{"dead", "delivered"}, Topics: []string{"a.b"}, Tenants: []string{"m"}, Destinations: []string{"http://a/?x=1"},
-		Reasons: []string{"gone"}, Since: apitest.Now, Until: apitest.Now.Add(1), Limit: 7, Cursor: "c",
+		Reasons: []string{"gone"}, Since: Now, Until: Now.Add(1), Limit: 7, Cursor: "c",
 	})
 	require.NoError(t, err)
 	require.Equal(t, "next", *page.NextCursor)
-	require.True(t, f.Filter.Since.Equal(apitest.Now))
-	require.True(t, f.Filter.Until.Equal(apitest.Now.Add(1)))
+	require.True(t, f.Filter.Since.Equal(Now))
+	require.True(t, f.Filter.Until.Equal(Now.Add(1)))
 	require.Len(t, f.Filter.Statuses, 2)
 	require.Equal(t, 7, f.Filter.Limit)
 	dead, err := c.Dead(t.Context(), client.DeadFilter{
@@ -103,8 +102,8 @@ func TestTheClientReadsWhatTheServerWrites(t *testing.T) {
 }
 
 func TestTheClientTellsProblems(t *testing.T) {
-	f := &apitest.Fake{Err: dispatcher.ErrNotFound}
-	c := apitest.NewClient(t, f)
+	f := &Fake{Err: dispatcher.ErrNotFound}
+	c := newTestClient(t, f)
 	_, err := c.Message(t.Context(), "a")
 	var p *client.Problem
 	require.True(t, errors.As(err, &p))

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // document is as much of an OpenAPI document as is looked at.
@@ -41,7 +39,7 @@ type document struct {
 func mustDocument(t testing.TB) document {
 	t.Helper()
 	var d document
-	require.NoError(t, json.Unmarshal(apitest.Get(apitest.New(t, &apitest.Fake{}), "/openapi.json").Body.Bytes(), &d))
+	require.NoError(t, json.Unmarshal(Get(newTestAPI(t, &Fake{}), "/openapi.json").Body.Bytes(), &d))
 	return d
 }
 
@@ -120,9 +118,9 @@ func TestTheDocumentHasTheBodiesOfEndpoints(t *testing.T) {
 // No other test finds a field that only the document or only the API has.
 func TestTheDocumentKnowsEveryFieldOfAnEndpoint(t *testing.T) {
 	d := mustDocument(t)
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	for name := range d.Components.Schemas["EndpointView"].Properties {
-		w := apitest.Post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
+		w := Post(h, "/v1/endpoints", `{"`+name+`":[[]]}`)
 		require.NotContains(t, w.Body.String(), "is unknown", name)
 		taken := !strings.Contains(string(d.Components.Schemas["Endpoint"].Properties[name]), "Read-only")
 		reported := strings.Contains(w.Body.String(), "read-only") || strings.Contains(w.Body.String(), "made by the server")

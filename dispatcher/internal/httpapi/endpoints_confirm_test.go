@@ -12,7 +12,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -20,7 +19,7 @@ const confirmPath = patchPath + "/confirm"
 
 // withheldEndpoint is one whose URL a link set, in place of the operator's.
 func withheldEndpoint(t testing.TB) *dispatcher.Endpoint {
-	e := apitest.Endpoint(t)
+	e := Endpoint(t)
 	e.Linked, e.Unverified = true, true
 	e.HeadersFor = map[string]string{"authorization": "https://former.example/", "x-b": "https://former.example/"}
 	require.Equal(t, []string{"Authorization", "x-b"}, e.HeldHeaders())
@@ -28,41 +27,41 @@ func withheldEndpoint(t testing.TB) *dispatcher.Endpoint {
 }
 
 func TestAConfirmedURLIsTheOperators(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t), Races: 1}}
-	h := apitest.New(t, f)
-	held := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Get(h, patchPath), 200)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: withheldEndpoint(t), Races: 1}}
+	h := newTestAPI(t, f)
+	held := DecodeAnswer[wire.EndpointView](t, Get(h, patchPath), 200)
 	require.True(t, held.HeadersHeld)
 	require.Equal(t, map[string]string{"Authorization": "***", "x-b": "***"}, held.Headers)
-	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	got := DecodeAnswer[wire.EndpointView](t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld)
 	require.Equal(t, []string{"Authorization", "x-b"}, got.ReleasedHeaders)
-	require.Equal(t, apitest.Endpoint(t), f.There)
-	got = apitest.DecodeAnswer[wire.EndpointView](t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
+	require.Equal(t, Endpoint(t), f.There)
+	got = DecodeAnswer[wire.EndpointView](t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"https://shop.example/hooks?k=1&l=2"}`)), 200)
 	require.False(t, got.HeadersHeld, "again it is as it was")
 	require.Empty(t, got.ReleasedHeaders)
 }
 
 func TestAURLThatIsNotTheEndpointsIsNotConfirmed(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t)}}
-	h := apitest.New(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: withheldEndpoint(t)}}
+	h := newTestAPI(t, f)
 	for _, other := range []string{"https://former.example/", "https://shop.example/hooks", "https://shop.example/hooks?k=1&l=3"} {
-		p := apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
+		p := RequireProblem(t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"`+other+`"}`)), 409, "changed")
 		require.Contains(t, p.Detail, "another url by now")
 	}
 	for body, path := range map[string]string{`{}`: "$.url", `{"url":""}`: "$.url", `{"url":null}`: "$.url", `{"url":1}`: "$.url", `{"url":"x"}`: "$.url", `{"url":"https://shop.example/hooks?k=1&l=2#"}`: "$.url", `{"link":"x"}`: "$.link", `[]`: "$"} {
-		w := apitest.Serve(h, apitest.NewRequest("POST", confirmPath, body))
-		p := apitest.RequireProblem(t, w, 422, "invalid")
+		w := Serve(h, newTestRequest("POST", confirmPath, body))
+		p := RequireProblem(t, w, 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
 	require.Equal(t, withheldEndpoint(t), f.There)
 
 	f.There.URL = "http://10.1.2.3/"
-	apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
+	RequireField(t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), "$.url", "ALLOW_NETS=10.1.2.3/32")
 	require.True(t, f.There.Linked, "the operator's networks hold for it from then on")
 	f.There.Secrets = nil
-	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), 500, "sealed")
-	f.There = &dispatcher.Endpoint{ID: "ep_123456789", Pull: true, Secrets: apitest.Endpoint(t).Secrets}
-	apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
+	RequireProblem(t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"http://10.1.2.3/"}`)), 500, "sealed")
+	f.There = &dispatcher.Endpoint{ID: "ep_123456789", Pull: true, Secrets: Endpoint(t).Secrets}
+	RequireProblem(t, Serve(h, newTestRequest("POST", confirmPath, `{"url":"https://shop.example/"}`)), 409, "changed")
 }
 
 func TestOnlyAPatchThatNamesTheURLSendsItsOwnHeadersThere(t *testing.T) {
@@ -94,30 +93,30 @@ func TestOnlyAPatchThatNamesTheURLSendsItsOwnHeadersThere(t *testing.T) {
 		`{"headers":{"x-b":null,"Authorization":"***"},"url":"https://third.example/"}`:  "Authorization",
 		`{"headers":{"AUTHORIZATION":"9"},"url":"https://shop.example/hooks?k=1&l=2"}`:   "x-b",
 	} {
-		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: withheldEndpoint(t)}}
-		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(apitest.New(t, f), body), 200)
+		f := &Fake{FakeEndpoints: FakeEndpoints{There: withheldEndpoint(t)}}
+		got := DecodeAnswer[wire.EndpointView](t, patch(newTestAPI(t, f), body), 200)
 		require.Equal(t, held, strings.Join(got.HeldHeaders, " "), body)
 		require.Equal(t, held != "", got.HeadersHeld, body)
 	}
 }
 
 func TestTheOperatorsListOfTopics(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f)
-	require.NotContains(t, apitest.Get(h, patchPath).Body.String(), "topics_allowed")
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f)
+	require.NotContains(t, Get(h, patchPath).Body.String(), "topics_allowed")
 	for body, want := range map[string][]string{`["order.*","*"]`: {"order.*", "*"}, `[]`: {}, `null`: nil} {
-		got := apitest.DecodeAnswer[wire.EndpointView](t, patch(h, `{"topics_allowed":`+body+`}`), 200)
+		got := DecodeAnswer[wire.EndpointView](t, patch(h, `{"topics_allowed":`+body+`}`), 200)
 		require.Equal(t, want, got.TopicsAllowed)
 		require.Equal(t, want, f.There.TopicsAllowed)
 	}
-	apitest.RequireField(t, patch(h, `{"topics_allowed":["a b"]}`), "$.topics_allowed[0]", "must be a topic")
-	apitest.RequireField(t, patch(h, `{"topics_allowed":"*"}`), "$.topics_allowed", "list")
+	RequireField(t, patch(h, `{"topics_allowed":["a b"]}`), "$.topics_allowed[0]", "must be a topic")
+	RequireField(t, patch(h, `{"topics_allowed":"*"}`), "$.topics_allowed", "list")
 }
 
 // asLink makes a call on behalf of a link.
 func asLink(h http.Handler, view dispatcher.View, method, path, body string) *httptest.ResponseRecorder {
-	r := apitest.NewRequest(method, path, body)
-	return apitest.Serve(h, r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7", View: view, Manage: true})))
+	r := newTestRequest(method, path, body)
+	return Serve(h, r.WithContext(dispatcher.WithBrowser(r.Context(), dispatcher.Browser{Name: "lnk_7", View: view, Manage: true})))
 }
 
 var (
@@ -155,28 +154,28 @@ func TestALinkSetsTopicsWithinTheOperatorsList(t *testing.T) {
 		{narrowed, singleLink, `["payment.*"]`, ""},
 		{narrowed, singleLink, `["*"]`, "$.topics[0]"},
 	} {
-		f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+		f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
 		c.of(f.There)
 		before := f.There.Clone()
-		w := asLink(apitest.New(t, f), c.view, "PATCH", patchPath, `{"topics":`+c.topics+`}`)
+		w := asLink(newTestAPI(t, f), c.view, "PATCH", patchPath, `{"topics":`+c.topics+`}`)
 		if c.wrong == "" {
 			require.Equal(t, http.StatusOK, w.Code, "%+v: %s", c, w.Body)
 			continue
 		}
-		apitest.RequireField(t, w, c.wrong, "ask the operator")
+		RequireField(t, w, c.wrong, "ask the operator")
 		require.Equal(t, before, f.There)
 	}
-	f := &apitest.Fake{}
-	apitest.RequireField(t, asLink(apitest.New(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/","topics":["hookladder.delivery.dead"]}`), "$.topics[0]", "ask the operator")
-	require.Equal(t, http.StatusCreated, asLink(apitest.New(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/"}`).Code)
-	f = &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	require.Equal(t, http.StatusOK, patch(apitest.New(t, f), `{"topics":["hookladder.*"]}`).Code, "an operator sets any")
+	f := &Fake{}
+	RequireField(t, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/","topics":["hookladder.delivery.dead"]}`), "$.topics[0]", "ask the operator")
+	require.Equal(t, http.StatusCreated, asLink(newTestAPI(t, f), tenantLink, "POST", "/v1/endpoints", `{"url":"https://a.example/"}`).Code)
+	f = &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	require.Equal(t, http.StatusOK, patch(newTestAPI(t, f), `{"topics":["hookladder.*"]}`).Code, "an operator sets any")
 }
 
 // A URL that passed for an operator has not passed for a link.
 func TestALinksURLIsJudgedByItsOwnNetworks(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f, func(o *httpapi.Options) {
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f, func(o *httpapi.Options) {
 		o.Policy.CheckURL = nil
 		o.Policy.CheckLinkURL = func(u *url.URL) error {
 			if u.Hostname() == "10.1.2.3" {
@@ -187,10 +186,10 @@ func TestALinksURLIsJudgedByItsOwnNetworks(t *testing.T) {
 	})
 	const inside = `{"url":"http://10.1.2.3/"}`
 	for range 2 {
-		require.Equal(t, http.StatusCreated, apitest.Post(h, "/v1/endpoints", inside).Code)
-		apitest.RequireField(t, asLink(h, tenantLink, "POST", "/v1/endpoints", inside), "$.url", "not for links")
-		f.There = apitest.Endpoint(t)
-		apitest.RequireField(t, asLink(h, singleLink, "PATCH", patchPath, inside), "$.url", "not for links")
+		require.Equal(t, http.StatusCreated, Post(h, "/v1/endpoints", inside).Code)
+		RequireField(t, asLink(h, tenantLink, "POST", "/v1/endpoints", inside), "$.url", "not for links")
+		f.There = Endpoint(t)
+		RequireField(t, asLink(h, singleLink, "PATCH", patchPath, inside), "$.url", "not for links")
 		require.Equal(t, http.StatusOK, asLink(h, singleLink, "PATCH", patchPath, `{"url":"http://10.1.2.4/"}`).Code)
 		require.Equal(t, http.StatusOK, patch(h, inside).Code)
 	}

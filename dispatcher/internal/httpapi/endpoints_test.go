@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -26,55 +25,55 @@ func endpoint(more string) string {
 }
 
 func TestAnEndpointIsCreatedAndAnsweredWithItsSecret(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}}
-	h := apitest.New(t, f)
-	w := apitest.Post(h, "/v1/endpoints", endpoint(""))
-	require.Equal(t, `{"id":"ep_123456789","kind":"push","url":"https://shop.example/hooks","topics":["*"],"secret":"`+apitest.SecretNew+`","signature":"standard",`+
+	f := &Fake{FakeEndpoints: FakeEndpoints{Secret: MustSecret(t, signer.Standard, SecretNew)}}
+	h := newTestAPI(t, f)
+	w := Post(h, "/v1/endpoints", endpoint(""))
+	require.Equal(t, `{"id":"ep_123456789","kind":"push","url":"https://shop.example/hooks","topics":["*"],"secret":"`+SecretNew+`","signature":"standard",`+
 		`"ordered":false,"disabled":false,"state":"active","in_flight":2,"waiting":9,"created_at":"2026-01-31T11:00:00.123Z","updated_at":"2026-01-31T11:00:00.123Z"}`,
 		w.Body.String())
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
-	apitest.DecodeAnswer[wire.EndpointView](t, w, 201)
+	DecodeAnswer[wire.EndpointView](t, w, 201)
 
 	f.Equal = true
-	w = apitest.Post(h, "/v1/endpoints", endpoint(`"uid":"m","secret":"`+apitest.SecretOld+`"`))
-	require.Empty(t, apitest.DecodeAnswer[wire.EndpointView](t, w, 200).Secret, "a repeat holds no secret")
-	require.NotContains(t, w.Body.String(), apitest.SecretOld)
+	w = Post(h, "/v1/endpoints", endpoint(`"uid":"m","secret":"`+SecretOld+`"`))
+	require.Empty(t, DecodeAnswer[wire.EndpointView](t, w, 200).Secret, "a repeat holds no secret")
+	require.NotContains(t, w.Body.String(), SecretOld)
 
 	f.Err = fmt.Errorf("uid m: %w", dispatcher.ErrTaken)
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", endpoint(`"uid":"m"`)), 409, "taken")
+	RequireProblem(t, Post(h, "/v1/endpoints", endpoint(`"uid":"m"`)), 409, "taken")
 }
 
 func TestTheHeaderOfASignatureIsTheEndpointsOwn(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
-	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac-hex","signature_header":"X-Pay-Sign"}`), 201)
+	f := &Fake{}
+	h := newTestAPI(t, f)
+	got := DecodeAnswer[wire.EndpointView](t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac-hex","signature_header":"X-Pay-Sign"}`), 201)
 	require.Equal(t, "X-Pay-Sign", f.There.Form.Header)
 	require.Equal(t, "X-Pay-Sign", got.SignatureHeader)
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature_header":"x-pay-sign"}`), 422, "invalid")
+	RequireProblem(t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature_header":"x-pay-sign"}`), 422, "invalid")
 }
 
 func TestTheFormOfASignatureIsTheEndpointsOwn(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
-	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_header":"X-Convoy-Signature",
+	f := &Fake{}
+	h := newTestAPI(t, f)
+	got := DecodeAnswer[wire.EndpointView](t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_header":"X-Convoy-Signature",
 		"signature_hash":"sha512","signature_encoding":"base64","signature_content":"t-comma-body","secret":"convoy-webhook-secret"}`), 201)
 	require.Equal(t, signer.HMAC, f.There.Signature)
 	require.Equal(t, signer.Form{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody}, f.There.Form)
 	require.Equal(t, []string{"sha512", "base64", "", "t-comma-body"}, []string{got.SignatureHash, got.SignatureEncoding, got.SignaturePrefix, got.SignatureContent})
 
-	got = apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_prefix":"v0=",
+	got = DecodeAnswer[wire.EndpointView](t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac","signature_prefix":"v0=",
 		"signature_hash":"sha256","signature_encoding":"hex","signature_content":"body"}`), 201)
 	require.Equal(t, signer.Form{Prefix: "v0="}, f.There.Form, "the defaults are left out, so that both are equal")
 	require.Equal(t, "v0=", got.SignaturePrefix)
 	for _, field := range []string{`"signature_hash":"sha1"`, `"signature_encoding":"base32"`, `"signature_prefix":"much longer than it may be"`, `"signature_content":"t:body"`} {
-		apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac",`+field+`}`), 422, "invalid")
+		RequireProblem(t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"hmac",`+field+`}`), 422, "invalid")
 	}
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"github","signature_hash":"sha512"}`), 422, "invalid")
+	RequireProblem(t, Post(h, "/v1/endpoints", `{"url":"http://a/","signature":"github","signature_hash":"sha512"}`), 422, "invalid")
 }
 
 func TestEveryFieldOfAnEndpointReachesTheEngine(t *testing.T) {
-	f := &apitest.Fake{}
-	got := apitest.DecodeAnswer[wire.EndpointView](t, apitest.Post(apitest.New(t, f), "/v1/endpoints", `{"secret":"`+apitest.SecretEd+`",
+	f := &Fake{}
+	got := DecodeAnswer[wire.EndpointView](t, Post(newTestAPI(t, f), "/v1/endpoints", `{"secret":"`+SecretEd+`",
 		"uid":"a:b@c.d-e_f","tenant":"m:7","url":"http://a/?x=<&>","topics":["payment.*","a.b","*"],"description":"line\nline","metadata":{"k":"v"},
 		"signature":"standard-ed25519","ladder":"1s/2s","timeout":2.5,"max_in_flight":65536,"rate":"600/m","headers":{"x-b":"2","Authorization":"Bearer hunter2"},
 		"success":{"status":["200"],"body":"ok"},"ordered":true,"disabled":true}`), 201)
@@ -87,7 +86,7 @@ func TestEveryFieldOfAnEndpointReachesTheEngine(t *testing.T) {
 	require.Equal(t, map[string]string{"k": "v"}, e.Metadata)
 	require.Equal(t, signer.StandardEd25519, e.Signature)
 	require.Len(t, e.Secrets, 1)
-	require.Equal(t, apitest.SecretEd, got.Secret)
+	require.Equal(t, SecretEd, got.Secret)
 	require.Equal(t, 2, e.Ladder.Len())
 	require.Equal(t, 2500*time.Millisecond, e.Timeout)
 	require.Equal(t, 65536, e.MaxInFlight)
@@ -104,16 +103,16 @@ func TestEveryFieldOfAnEndpointReachesTheEngine(t *testing.T) {
 }
 
 func TestAnEmptyListOfTopicsIsNotEveryTopic(t *testing.T) {
-	f := &apitest.Fake{}
-	w := apitest.Post(apitest.New(t, f), "/v1/endpoints", endpoint(`"topics":[]`))
+	f := &Fake{}
+	w := Post(newTestAPI(t, f), "/v1/endpoints", endpoint(`"topics":[]`))
 	require.Equal(t, 201, w.Code)
 	require.Empty(t, f.There.Topics)
 	require.Contains(t, w.Body.String(), `"topics":[]`)
 }
 
 func TestABadEndpointIs422AndNothingIsCreated(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	for body, want := range map[string][2]string{
 		`[]`: {"$", "object"}, `null`: {"$", "object"}, `"x"`: {"$", "object"},
 		`{}`:                             {"$.url", "needed"},
@@ -143,62 +142,62 @@ func TestABadEndpointIs422AndNothingIsCreated(t *testing.T) {
 		endpoint(`"topics":["*",null]`):  {"$.topics[1]", "text"},
 		endpoint(`"topics":["a","*.b"]`): {"$.topics[1]", "topic"},
 		endpoint(`"topics":[""]`):        {"$.topics[0]", "topic"},
-		endpoint(`"topics":[` + strings.Repeat(`"a",`, 64) + `"a"]`): {"$.topics", "64"},
-		endpoint(`"kind":"pull"`):                                    {"$.url", "kind pull"},
-		endpoint(`"kind":"poll"`):                                    {"$.kind", "push or pull"},
-		endpoint(`"kind":7`):                                         {"$.kind", "text"},
-		`{"kind":"pull","success":{"status":["200"]}}`:               {"$.success", "kind pull"},
-		`{"kind":"pull","timeout":"5s"}`:                             {"$.timeout", "kind pull"},
-		endpoint(`"description":7`):                                  {"$.description", "text"},
-		endpoint(`"description":"\u0000"`):                           {"$.description", "control"},
-		endpoint(`"metadata":[]`):                                    {"$.metadata", "object of texts"},
-		endpoint(`"metadata":{"a":1}`):                               {"$.metadata.a", "text"},
-		endpoint(`"metadata":{` + apitest.ManyHeaders(17) + `}`):     {"$.metadata", "16"},
-		endpoint(`"signature":"md5"`):                                {"$.signature", "one of"},
-		endpoint(`"signature":7`):                                    {"$.signature", "text"},
-		endpoint(`"signature":""`):                                   {"$.signature", "one of"},
-		endpoint(`"secret":"hunter2"`):                               {"$.secret", "whsec_"},
-		endpoint(`"secret":7`):                                       {"$.secret", "text"},
-		endpoint(`"secret":""`):                                      {"$.secret", "secret"},
-		endpoint(`"signature":"github","secret":"hunter2"`):          {"$.secret", "16 to 256"},
-		endpoint(`"secret":"` + apitest.SecretNew + `","signature":"standard-ed25519"`): {"$.secret", "whsk_"},
-		endpoint(`"ladder":7`):                                           {"$.ladder", ""},
-		endpoint(`"timeout":0`):                                          {"$.timeout", "1s to 60s"},
-		endpoint(`"timeout":"61s"`):                                      {"$.timeout", "1s to 60s"},
-		endpoint(`"timeout":"soon"`):                                     {"$.timeout", ""},
-		endpoint(`"max_in_flight":0`):                                    {"$.max_in_flight", "at least 1"},
-		endpoint(`"max_in_flight":-1`):                                   {"$.max_in_flight", "at least 1"},
-		endpoint(`"max_in_flight":1.5`):                                  {"$.max_in_flight", "whole"},
-		endpoint(`"max_in_flight":"5"`):                                  {"$.max_in_flight", "whole"},
-		endpoint(`"max_in_flight":65537`):                                {"$.max_in_flight", "65536"},
-		endpoint(`"max_in_flight":99999999999999999999`):                 {"$.max_in_flight", "whole"},
-		endpoint(`"rate":100`):                                           {"$.rate", "text"},
-		endpoint(`"rate":"100"`):                                         {"$.rate", "100/s"},
-		endpoint(`"rate":"0/s"`):                                         {"$.rate", "1 to 100000 a second"},
-		endpoint(`"rate":"1/d"`):                                         {"$.rate", "100/s"},
-		endpoint(`"headers":{"x":1}`):                                    {"$.headers.x", "text"},
-		endpoint(`"headers":{"x":"***"}`):                                {"$.headers.x", "replaces a value"},
-		endpoint(`"headers":{"Host":"a"}`):                               {"$.headers.Host", "can't be set"},
-		endpoint(`"headers":{"webhook-id":"a"}`):                         {"$.headers.webhook-id", "reserved"},
-		endpoint(`"headers":{"x":"a\r\nb: c"}`):                          {"$.headers.x", "control"},
-		endpoint(`"headers":{"x":"1","X":"2"}`):                          {"$.headers.X", "twice"},
-		endpoint(`"headers":{"x":"` + strings.Repeat("v", 8<<10) + `"}`): {"$.headers", "8192"},
-		endpoint(`"success":"2xx"`):                                      {"$.success", ""},
-		endpoint(`"success":{"status":[]}`):                              {"$.success.status", "empty"},
-		endpoint(`"ordered":"true"`):                                     {"$.ordered", "true or false"},
-		endpoint(`"disabled":1`):                                         {"$.disabled", "true or false"},
+		endpoint(`"topics":[` + strings.Repeat(`"a",`, 64) + `"a"]`):            {"$.topics", "64"},
+		endpoint(`"kind":"pull"`):                                               {"$.url", "kind pull"},
+		endpoint(`"kind":"poll"`):                                               {"$.kind", "push or pull"},
+		endpoint(`"kind":7`):                                                    {"$.kind", "text"},
+		`{"kind":"pull","success":{"status":["200"]}}`:                          {"$.success", "kind pull"},
+		`{"kind":"pull","timeout":"5s"}`:                                        {"$.timeout", "kind pull"},
+		endpoint(`"description":7`):                                             {"$.description", "text"},
+		endpoint(`"description":"\u0000"`):                                      {"$.description", "control"},
+		endpoint(`"metadata":[]`):                                               {"$.metadata", "object of texts"},
+		endpoint(`"metadata":{"a":1}`):                                          {"$.metadata.a", "text"},
+		endpoint(`"metadata":{` + ManyHeaders(17) + `}`):                        {"$.metadata", "16"},
+		endpoint(`"signature":"md5"`):                                           {"$.signature", "one of"},
+		endpoint(`"signature":7`):                                               {"$.signature", "text"},
+		endpoint(`"signature":""`):                                              {"$.signature", "one of"},
+		endpoint(`"secret":"hunter2"`):                                          {"$.secret", "whsec_"},
+		endpoint(`"secret":7`):                                                  {"$.secret", "text"},
+		endpoint(`"secret":""`):                                                 {"$.secret", "secret"},
+		endpoint(`"signature":"github","secret":"hunter2"`):                     {"$.secret", "16 to 256"},
+		endpoint(`"secret":"` + SecretNew + `","signature":"standard-ed25519"`): {"$.secret", "whsk_"},
+		endpoint(`"ladder":7`):                                                  {"$.ladder", ""},
+		endpoint(`"timeout":0`):                                                 {"$.timeout", "1s to 60s"},
+		endpoint(`"timeout":"61s"`):                                             {"$.timeout", "1s to 60s"},
+		endpoint(`"timeout":"soon"`):                                            {"$.timeout", ""},
+		endpoint(`"max_in_flight":0`):                                           {"$.max_in_flight", "at least 1"},
+		endpoint(`"max_in_flight":-1`):                                          {"$.max_in_flight", "at least 1"},
+		endpoint(`"max_in_flight":1.5`):                                         {"$.max_in_flight", "whole"},
+		endpoint(`"max_in_flight":"5"`):                                         {"$.max_in_flight", "whole"},
+		endpoint(`"max_in_flight":65537`):                                       {"$.max_in_flight", "65536"},
+		endpoint(`"max_in_flight":99999999999999999999`):                        {"$.max_in_flight", "whole"},
+		endpoint(`"rate":100`):                                                  {"$.rate", "text"},
+		endpoint(`"rate":"100"`):                                                {"$.rate", "100/s"},
+		endpoint(`"rate":"0/s"`):                                                {"$.rate", "1 to 100000 a second"},
+		endpoint(`"rate":"1/d"`):                                                {"$.rate", "100/s"},
+		endpoint(`"headers":{"x":1}`):                                           {"$.headers.x", "text"},
+		endpoint(`"headers":{"x":"***"}`):                                       {"$.headers.x", "replaces a value"},
+		endpoint(`"headers":{"Host":"a"}`):                                      {"$.headers.Host", "can't be set"},
+		endpoint(`"headers":{"webhook-id":"a"}`):                                {"$.headers.webhook-id", "reserved"},
+		endpoint(`"headers":{"x":"a\r\nb: c"}`):                                 {"$.headers.x", "control"},
+		endpoint(`"headers":{"x":"1","X":"2"}`):                                 {"$.headers.X", "twice"},
+		endpoint(`"headers":{"x":"` + strings.Repeat("v", 8<<10) + `"}`):        {"$.headers", "8192"},
+		endpoint(`"success":"2xx"`):                                             {"$.success", ""},
+		endpoint(`"success":{"status":[]}`):                                     {"$.success.status", "empty"},
+		endpoint(`"ordered":"true"`):                                            {"$.ordered", "true or false"},
+		endpoint(`"disabled":1`):                                                {"$.disabled", "true or false"},
 	} {
-		w := apitest.Post(h, "/v1/endpoints", body)
-		t.Run(apitest.ClipName(body), func(t *testing.T) { apitest.RequireField(t, w, want[0], want[1]) })
+		w := Post(h, "/v1/endpoints", body)
+		t.Run(ClipName(body), func(t *testing.T) { RequireField(t, w, want[0], want[1]) })
 		require.NotContains(t, w.Body.String(), "hunter2", "an error repeats no secret")
-		require.NotContains(t, w.Body.String(), apitest.SecretNew)
+		require.NotContains(t, w.Body.String(), SecretNew)
 		require.Empty(t, f.Calls, body)
 	}
 }
 
 func TestAnEndpointIsReadAsStrictlyAsAMessage(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f)
 	for _, c := range []struct{ method, path string }{
 		{"POST", "/v1/endpoints"}, {"PATCH", "/v1/endpoints/ep_123456789"}, {"POST", "/v1/endpoints/ep_123456789/rotate-secret"},
 	} {
@@ -206,16 +205,16 @@ func TestAnEndpointIsReadAsStrictlyAsAMessage(t *testing.T) {
 			"{", `{"secret":"a","secret":"b"}`, `{"url":"a"}x`, `{"url":"a",}`, `{"metadata":{"a":"1","a":"2"}}`, "{\"url\":\"\xff\"}", `{"url":"a"}{}`,
 			`{"x":[`, " ",
 		} {
-			apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path, body)), 400, "malformed")
+			RequireProblem(t, Serve(h, newTestRequest(c.method, c.path, body)), 400, "malformed")
 		}
-		r := apitest.NewRequest(c.method, c.path, endpoint(""))
+		r := newTestRequest(c.method, c.path, endpoint(""))
 		r.Header.Set("Content-Type", "text/plain")
-		apitest.RequireProblem(t, apitest.Serve(h, r), 415, "unsupported-media-type")
-		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path, endpoint(`"description":"`+strings.Repeat("a", 128<<10)+`"`))), 413, "too-large")
-		apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest(c.method, c.path+"?dry=1", endpoint(""))), "query.dry", "unknown")
+		RequireProblem(t, Serve(h, r), 415, "unsupported-media-type")
+		RequireProblem(t, Serve(h, newTestRequest(c.method, c.path, endpoint(`"description":"`+strings.Repeat("a", 128<<10)+`"`))), 413, "too-large")
+		RequireField(t, Serve(h, newTestRequest(c.method, c.path+"?dry=1", endpoint(""))), "query.dry", "unknown")
 	}
 	require.Empty(t, f.Calls)
-	many := apitest.RequireProblem(t, apitest.Post(h, "/v1/endpoints", `{"topics":7,"rate":"x","timeout":"soon","x":1,"secret":"s","uid":"/"}`), 422, "invalid")
+	many := RequireProblem(t, Post(h, "/v1/endpoints", `{"topics":7,"rate":"x","timeout":"soon","x":1,"secret":"s","uid":"/"}`), 422, "invalid")
 	var paths []string
 	for _, e := range many.Errors {
 		paths = append(paths, e.Path)
@@ -224,22 +223,22 @@ func TestAnEndpointIsReadAsStrictlyAsAMessage(t *testing.T) {
 }
 
 func TestAnEndpointIsReadByIdAndUidWithoutItsSecrets(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f)
 	for _, path := range []string{"/v1/endpoints/ep_123456789", "/v1/endpoints/merchant:7", "/v1/endpoints/merchant%3A7"} {
-		w := apitest.Get(h, path)
-		got := apitest.DecodeAnswer[wire.EndpointView](t, w, 200)
+		w := Get(h, path)
+		got := DecodeAnswer[wire.EndpointView](t, w, 200)
 		require.Equal(t, "ep_123456789", got.ID)
 		require.Equal(t, "https://shop.example/hooks?k=1&l=2", got.URL)
 		require.Equal(t, map[string]string{"Authorization": "***", "x-b": "***"}, got.Headers)
 		requireNoSecret(t, w.Body.String())
 	}
 	for _, name := range []string{"ep_0", "nobody", "a%2Fb", "%00", "u_1", "*", strings.Repeat("a", 129), "%2E%2E", "ep_" + strings.Repeat("a", 20)} {
-		apitest.RequireProblem(t, apitest.Get(h, "/v1/endpoints/"+name), 404, "not-found")
+		RequireProblem(t, Get(h, "/v1/endpoints/"+name), 404, "not-found")
 	}
-	apitest.RequireField(t, apitest.Get(h, "/v1/endpoints/ep_123456789?x=1"), "query.x", "unknown")
+	RequireField(t, Get(h, "/v1/endpoints/ep_123456789?x=1"), "query.x", "unknown")
 	f.There.UID = ".hidden"
-	require.Equal(t, 200, apitest.Get(h, "/v1/endpoints/.hidden").Code, "a name may begin with a dot")
+	require.Equal(t, 200, Get(h, "/v1/endpoints/.hidden").Code, "a name may begin with a dot")
 }
 
 // requireNoSecret checks that a text holds nothing of testEndpoint's secrets.
@@ -251,57 +250,57 @@ func requireNoSecret(t testing.TB, text string) {
 }
 
 func TestEndpointsAreListed(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Next: "c2"}}
-	h := apitest.New(t, f)
-	w := apitest.Get(h, "/v1/endpoints")
-	got := apitest.DecodeAnswer[wire.EndpointPage](t, w, 200)
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t), Next: "c2"}}
+	h := newTestAPI(t, f)
+	w := Get(h, "/v1/endpoints")
+	got := DecodeAnswer[wire.EndpointPage](t, w, 200)
 	require.Len(t, got.Data, 1)
 	require.Equal(t, 9, got.Data[0].Waiting)
 	require.Equal(t, "c2", *got.NextCursor)
 	requireNoSecret(t, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 50}, f.FilterOf)
 
-	apitest.Get(h, "/v1/endpoints?tenant=m7&limit=500&cursor=c1")
+	Get(h, "/v1/endpoints?tenant=m7&limit=500&cursor=c1")
 	m7, none := "m7", ""
 	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{m7}, Limit: 500, Cursor: "c1"}, f.FilterOf)
-	apitest.Get(h, "/v1/endpoints?tenant=m7&tenant=")
+	Get(h, "/v1/endpoints?tenant=m7&tenant=")
 	require.Equal(t, []string{m7, none}, f.FilterOf.Tenants)
-	apitest.Get(h, "/v1/endpoints?tenant=")
+	Get(h, "/v1/endpoints?tenant=")
 	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{none}, Limit: 50}, f.FilterOf)
 
 	f.There = nil
-	require.Equal(t, `{"data":[],"next_cursor":null}`, apitest.Get(h, "/v1/endpoints").Body.String())
+	require.Equal(t, `{"data":[],"next_cursor":null}`, Get(h, "/v1/endpoints").Body.String())
 	f.Calls = nil
 	for query, path := range map[string]string{
 		"tenant=a%20b": "query.tenant", "limit=0": "query.limit", "cursor=": "query.cursor", "uid=a": "query.uid",
 	} {
-		apitest.RequireField(t, apitest.Get(h, "/v1/endpoints?"+query), path, "")
+		RequireField(t, Get(h, "/v1/endpoints?"+query), path, "")
 	}
 	require.Empty(t, f.Calls)
 	f.Err = dispatcher.ErrCursor
-	apitest.RequireField(t, apitest.Get(h, "/v1/endpoints?cursor=x"), "query.cursor", "leave it out")
+	RequireField(t, Get(h, "/v1/endpoints?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestAnEndpointIsDeletedPausedAndResumed(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
-	h := apitest.New(t, f)
-	require.Equal(t, `{"cancelled":3}`, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/endpoints/merchant:7", "")).Body.String())
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	h := newTestAPI(t, f)
+	require.Equal(t, `{"cancelled":3}`, Serve(h, newTestRequest("DELETE", "/v1/endpoints/merchant:7", "")).Body.String())
 	require.Equal(t, []string{"endpoint", "delete"}, f.Calls)
 	for _, call := range []string{"pause", "resume"} {
 		f.Calls = nil
-		w := apitest.Serve(h, apitest.NewRequest("POST", "/v1/endpoints/merchant:7/"+call, ""))
-		require.Equal(t, "ep_123456789", apitest.DecodeAnswer[wire.EndpointView](t, w, 200).ID)
+		w := Serve(h, newTestRequest("POST", "/v1/endpoints/merchant:7/"+call, ""))
+		require.Equal(t, "ep_123456789", DecodeAnswer[wire.EndpointView](t, w, 200).ID)
 		require.Equal(t, []string{"endpoint", call, "endpoint"}, f.Calls)
 		requireNoSecret(t, w.Body.String())
-		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest("POST", "/v1/endpoints/u_1/"+call, "")), 404, "not-found")
-		apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest("POST", "/v1/endpoints/a/"+call+"?x", "")), "query.x", "unknown")
+		RequireProblem(t, Serve(h, newTestRequest("POST", "/v1/endpoints/u_1/"+call, "")), 404, "not-found")
+		RequireField(t, Serve(h, newTestRequest("POST", "/v1/endpoints/a/"+call+"?x", "")), "query.x", "unknown")
 	}
 	f.Err = dispatcher.ErrNoEndpoint
 	for _, c := range []struct{ method, path string }{{"DELETE", ""}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/test"}, {"POST", "/rotate-secret"}, {"GET", "/secret"}} {
-		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, "/v1/endpoints/gone"+c.path, "")), 404, "not-found")
-		apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest(c.method, "/v1/endpoints/gone"+c.path+"?x=1", "")), "query.x", "unknown")
+		RequireProblem(t, Serve(h, newTestRequest(c.method, "/v1/endpoints/gone"+c.path, "")), 404, "not-found")
+		RequireField(t, Serve(h, newTestRequest(c.method, "/v1/endpoints/gone"+c.path+"?x=1", "")), "query.x", "unknown")
 		f.Calls = nil
-		apitest.RequireProblem(t, apitest.Serve(h, apitest.NewRequest(c.method, "/v1/endpoints/q_mail"+c.path, "")), 404, "not-found")
+		RequireProblem(t, Serve(h, newTestRequest(c.method, "/v1/endpoints/q_mail"+c.path, "")), 404, "not-found")
 		require.Empty(t, f.Calls)
 	}
 }
@@ -321,14 +320,14 @@ func TestWhatTheEngineSaysOfAnEndpointBecomesAStatus(t *testing.T) {
 		{dispatcher.ErrBusy, 429, "busy", ""},
 		{dispatcher.ErrListing, 429, "busy", "fewer pages"},
 		{dispatcher.ErrUnavailable, 503, "unavailable", ""},
-		{errors.New(apitest.SecretNew), 500, "internal", ""},
+		{errors.New(SecretNew), 500, "internal", ""},
 	} {
 		var log bytes.Buffer
-		f := &apitest.Fake{Err: fmt.Errorf("endpoint: %w", c.err)}
-		h := apitest.New(t, f, apitest.WithLog(&log))
-		w := apitest.Serve(h, apitest.NewRequest("POST", "/v1/endpoints/a/test", ""))
-		require.Contains(t, apitest.RequireProblem(t, w, c.status, c.word).Detail, c.says)
-		require.NotContains(t, w.Body.String(), apitest.SecretNew)
+		f := &Fake{Err: fmt.Errorf("endpoint: %w", c.err)}
+		h := newTestAPI(t, f, WithLog(&log))
+		w := Serve(h, newTestRequest("POST", "/v1/endpoints/a/test", ""))
+		require.Contains(t, RequireProblem(t, w, c.status, c.word).Detail, c.says)
+		require.NotContains(t, w.Body.String(), SecretNew)
 		require.Equal(t, c.status == 429 || c.status == 503, w.Header().Get("Retry-After") != "")
 		require.Equal(t, c.word == "internal", strings.Contains(log.String(), "level=ERROR"))
 		require.NotContains(t, log.String(), "level=INFO")

@@ -13,7 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -32,7 +31,7 @@ const ofA = "ep_aaaaaaaaa"
 // tenants is a process with data of several tenants. Its lists have more than was asked for,
 // because the API must not rely on their filters.
 type tenants struct {
-	*apitest.Fake
+	*Fake
 	endpoints []*dispatcher.Endpoint
 	messages  []dispatcher.MessageView
 	changed   []string // calls that changed something, and of what
@@ -42,7 +41,7 @@ type tenants struct {
 func newTenants(t *testing.T) *tenants {
 	const refused = "10.1.2.3 is private; allow it with ALLOW_NETS=10.1.2.3/32"
 	endpoint := func(id, tenant string) *dispatcher.Endpoint {
-		e := apitest.Endpoint(t)
+		e := Endpoint(t)
 		e.ID, e.UID, e.Tenant, e.TopicsAllowed = id, "uid-"+id, tenant, []string{"risk.*"}
 		e.Metadata, e.Headers = map[string]string{"risk": "high"}, []dispatcher.Header{{Name: "x-inner", Value: "1"}}
 		return e
@@ -52,13 +51,13 @@ func newTenants(t *testing.T) *tenants {
 		for _, lane := range to {
 			v.Deliveries = append(v.Deliveries, dispatcher.Delivery{
 				ID: dispatcher.DeliveryID{Lane: lane, Message: id}, Tenant: tenant, Status: dispatcher.StatusRetrying, WaitingFor: "permits", LastError: refused,
-				History: []dispatcher.Attempt{{Number: 1, At: apitest.Now, Address: "10.0.0.9:3128", Error: "proxy 10.0.0.9:3128: refused"}},
+				History: []dispatcher.Attempt{{Number: 1, At: Now, Address: "10.0.0.9:3128", Error: "proxy 10.0.0.9:3128: refused"}},
 			})
 		}
 		return v
 	}
 	f := &tenants{
-		Fake:      &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{Test: dispatcher.TestResult{Attempt: dispatcher.Attempt{Error: refused, At: apitest.Now}}, Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}},
+		Fake:      &Fake{FakeEndpoints: FakeEndpoints{Test: dispatcher.TestResult{Attempt: dispatcher.Attempt{Error: refused, At: Now}}, Secret: MustSecret(t, signer.Standard, SecretNew)}},
 		endpoints: []*dispatcher.Endpoint{endpoint(ofA, "A"), endpoint("ep_bbbbbbbbb", "A"), endpoint("ep_ccccccccc", "B"), endpoint("ep_ddddddddd", "")},
 		messages: []dispatcher.MessageView{
 			message("of_a", "A", ofA, "ep_bbbbbbbbb", "u_0123456789", "q_orders"), message("queued", "A", "q_orders"),
@@ -66,7 +65,7 @@ func newTenants(t *testing.T) *tenants {
 		},
 	}
 	f.LogPage = dispatcher.LogPage{LookedAt: 9, Lines: []dispatcher.Logged{
-		{ID: dispatcher.DeliveryID{Lane: ofA, Message: "m"}, Tenant: "A", Attempt: dispatcher.Attempt{At: apitest.Now, Address: "10.0.0.9:1", Error: "set EGRESS_PROXY"}},
+		{ID: dispatcher.DeliveryID{Lane: ofA, Message: "m"}, Tenant: "A", Attempt: dispatcher.Attempt{At: Now, Address: "10.0.0.9:1", Error: "set EGRESS_PROXY"}},
 		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "m"}, Tenant: "A"}, {ID: dispatcher.DeliveryID{Lane: "ep_ccccccccc", Message: "m"}, Tenant: "B"},
 	}}
 	return f
@@ -75,7 +74,7 @@ func newTenants(t *testing.T) *tenants {
 // as returns a client whose calls are those of a browser.
 func (f *tenants) as(t *testing.T, who dispatcher.Browser) *client.Client {
 	t.Helper()
-	h := apitest.New(t, f.Fake, func(o *httpapi.Options) {
+	h := newTestAPI(t, f.Fake, func(o *httpapi.Options) {
 		o.Policy.CheckLinkURL = o.Policy.CheckURL
 		o.Messages, o.MessageLanes, o.Lists, o.Endpoints, o.Tester, o.Lanes = f, f, f, f, f, f
 	})
@@ -86,7 +85,7 @@ func (f *tenants) as(t *testing.T, who dispatcher.Browser) *client.Client {
 			if r.Body == nil {
 				r.Body = http.NoBody
 			}
-			return apitest.Serve(h, r).Result(), nil
+			return Serve(h, r).Result(), nil
 		})}))
 	require.NoError(t, err)
 	return c
@@ -321,14 +320,14 @@ func TestWhatALinkMayAddAndEdit(t *testing.T) {
 	c := f.as(t, manageA)
 	_, _, err := c.CreateEndpoint(t.Context(), &wire.Endpoint{
 		Tenant: "B", UID: "mine", URL: "https://x.example/", Topics: []string{"payment.*"}, Description: "ours", TopicsAllowed: []string{"*"},
-		MaxInFlight: 9000, Rate: "1000/s", Metadata: map[string]string{"a": "b"}, Headers: map[string]string{"a": "b"}, Secret: apitest.SecretOld, Ordered: true, Trace: true,
+		MaxInFlight: 9000, Rate: "1000/s", Metadata: map[string]string{"a": "b"}, Headers: map[string]string{"a": "b"}, Secret: SecretOld, Ordered: true, Trace: true,
 	})
 	require.NoError(t, err)
 	made := f.There.Clone()
 	made.ID, made.Version, made.CreatedAt, made.UpdatedAt = "", 0, time.Time{}, time.Time{}
 	require.Equal(t, &dispatcher.Endpoint{
 		Tenant: "A", URL: "https://x.example/", Topics: []string{"payment.*"}, Description: "ours", Signature: signer.Standard,
-		Secrets: []dispatcher.EndpointSecret{{Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}},
+		Secrets: []dispatcher.EndpointSecret{{Secret: MustSecret(t, signer.Standard, SecretNew)}},
 	}, made)
 
 	for _, field := range []string{"ladder", "rate", "max_in_flight", "headers", "success", "disabled", "metadata", "timeout", "disable_after", "ordered", "topics_allowed", "trace", "tenant", "uid", "secret", "anything"} {

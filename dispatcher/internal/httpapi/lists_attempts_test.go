@@ -8,19 +8,18 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestAttemptsAreListed(t *testing.T) {
-	f := &apitest.Fake{LogPage: apitest.LogPage}
-	h := apitest.New(t, f)
-	got := apitest.DecodeAnswer[wire.LoggedPage](t, apitest.Get(h, "/v1/attempts?destination=u_1&tenant=acme&message=m1&message=m2&outcome=dead&outcome=cancelled"+
+	f := &Fake{LogPage: LogPage}
+	h := newTestAPI(t, f)
+	got := DecodeAnswer[wire.LoggedPage](t, Get(h, "/v1/attempts?destination=u_1&tenant=acme&message=m1&message=m2&outcome=dead&outcome=cancelled"+
 		"&topic=payment.*&topic=a.b&subject=order+7&status_code=503&status_code=404&job=job_7&job=job_8"+
 		"&since=2026-01-02T03:04:05Z&until=2026-01-02T03:04:06Z&limit=7&cursor=c"), 200)
 	require.Len(t, got.Data, 2)
 	at := got.Data[0].At
-	require.True(t, at.Equal(apitest.Now.Truncate(time.Millisecond)))
+	require.True(t, at.Equal(Now.Truncate(time.Millisecond)))
 	require.Equal(t, wire.LoggedAttempt{
 		ID: "u_1:m1", MessageID: "m1", Destination: "u_1", URL: "https://a.example/hook", Address: "192.0.2.1:443", Topic: "a.b", Tenant: "acme", Subject: "order 7",
 		Attempt: 2, At: at, DurationMS: 12, StatusCode: 200, Outcome: "delivered", ResponseExcerpt: "ok\ufffd", Resend: true, ShortHello: true, Job: "job_7",
@@ -44,38 +43,38 @@ func TestAttemptsAreListed(t *testing.T) {
 	require.Equal(t, "c", f.Filter.Cursor)
 
 	f.LogPage = dispatcher.LogPage{}
-	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0,"complete_since":null}`, apitest.Get(h, "/v1/attempts").Body.String())
+	require.Equal(t, `{"data":[],"next_cursor":null,"looked_at":0,"complete_since":null}`, Get(h, "/v1/attempts").Body.String())
 }
 
 func TestTheClientListsAttempts(t *testing.T) {
-	f := &apitest.Fake{LogPage: apitest.LogPage}
-	page, err := apitest.NewClient(t, f).Attempts(t.Context(), client.AttemptFilter{
+	f := &Fake{LogPage: LogPage}
+	page, err := newTestClient(t, f).Attempts(t.Context(), client.AttemptFilter{
 		Destinations: []string{"u_1"}, Tenants: []string{"acme"}, Messages: []string{"m1"}, Outcomes: []string{"dead"},
 		Topics: []string{"a.*"}, Subjects: []string{"order 7"}, StatusCodes: []int{503}, Jobs: []string{"job_7"},
-		Since: apitest.Now, Until: apitest.Now.Add(1), Limit: 7, Cursor: "c",
+		Since: Now, Until: Now.Add(1), Limit: 7, Cursor: "c",
 	})
 	require.NoError(t, err)
 	require.Len(t, page.Data, 2)
 	require.Equal(t, dispatcher.LogFilter{
 		Lanes: []dispatcher.Lane{"u_1"}, Tenants: []string{"acme"}, Messages: []string{"m1"}, Happenings: []dispatcher.Happening{"dead"},
 		Topics: []string{"a.*"}, Subjects: []string{"order 7"}, Statuses: []int{503}, Jobs: []int64{7},
-		Since: apitest.Now.UTC(), Until: apitest.Now.Add(1).UTC(),
+		Since: Now.UTC(), Until: Now.Add(1).UTC(),
 	}, f.LogFilter)
 	require.Equal(t, "c", f.Filter.Cursor)
 }
 
 func TestABadFilterOfAttemptsIs422(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	for query, path := range map[string]string{
 		"outcome=lost": "query.outcome", "message=a.b": "query.message", "status=dead": "query.status", "since=now": "query.since",
 		"limit=501": "query.limit", "destination=a:b": "query.destination", "tenant=": "query.tenant",
 		"topic=a.*.b": "query.topic", "subject=": "query.subject", "status_code=99": "query.status_code", "status_code=5xx": "query.status_code",
 		"job=7": "query.job", "job=": "query.job", "job=job_07": "query.job",
 	} {
-		apitest.RequireField(t, apitest.Get(h, "/v1/attempts?"+query), path, "")
+		RequireField(t, Get(h, "/v1/attempts?"+query), path, "")
 	}
 	require.NotContains(t, f.Calls, "attempts")
 	f.Err = dispatcher.ErrCursor
-	apitest.RequireField(t, apitest.Get(h, "/v1/attempts?cursor=x"), "query.cursor", "leave it out")
+	RequireField(t, Get(h, "/v1/attempts?cursor=x"), "query.cursor", "leave it out")
 }

@@ -12,72 +12,71 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const endedPath = "/v1/endpoints/ep_123456789/deliveries"
 
-func testEnded(t testing.TB) *apitest.Fake {
+func testEnded(t testing.TB) *Fake {
 	t.Helper()
-	f := &apitest.Fake{EndedPage: dispatcher.EndedPage{
+	f := &Fake{EndedPage: dispatcher.EndedPage{
 		Deliveries: []dispatcher.Delivery{
 			{
 				ID: dispatcher.DeliveryID{Lane: "ep_123456789", Message: "m1"}, Topic: "payment.paid", Subject: "=cmd|' /C calc'!A0",
-				Status: dispatcher.StatusDelivered, Ended: apitest.Now, Delivered: apitest.Now, Created: apitest.Now, Attempts: 1, LastStatus: 200,
+				Status: dispatcher.StatusDelivered, Ended: Now, Delivered: Now, Created: Now, Attempts: 1, LastStatus: 200,
 			},
 			{
-				ID: dispatcher.DeliveryID{Lane: "ep_123456789", Message: "-m2"}, Topic: "payment.paid", Status: dispatcher.StatusDead, Ended: apitest.Now,
+				ID: dispatcher.DeliveryID{Lane: "ep_123456789", Message: "-m2"}, Topic: "payment.paid", Status: dispatcher.StatusDead, Ended: Now,
 				Reason: dispatcher.ReasonExhausted, Attempts: 10, LastError: "no, \"it\" did\nnot",
 			},
 		},
-		Resume: "cursor2", LookedAt: 2000, CompleteSince: apitest.Now,
+		Resume: "cursor2", LookedAt: 2000, CompleteSince: Now,
 	}}
-	f.There = apitest.Endpoint(t)
+	f.There = Endpoint(t)
 	return f
 }
 
 func getCSV(h http.Handler, target, accept string) *httptest.ResponseRecorder {
-	r := apitest.NewRequest("GET", target, "")
+	r := newTestRequest("GET", target, "")
 	r.Header.Set("Accept", accept)
-	return apitest.Serve(h, r)
+	return Serve(h, r)
 }
 
 func TestWhatEndedOfAnEndpointIsListed(t *testing.T) {
 	f := testEnded(t)
-	h := apitest.New(t, f)
-	w := apitest.Get(h, "/v1/endpoints/merchant:7/deliveries?status=dead&status=delivered&since=2026-01-31T00:00:00Z&until=2026-02-01T00:00:00Z&limit=7&cursor=c")
-	got := apitest.DecodeAnswer[wire.EndedPage](t, w, 200)
+	h := newTestAPI(t, f)
+	w := Get(h, "/v1/endpoints/merchant:7/deliveries?status=dead&status=delivered&since=2026-01-31T00:00:00Z&until=2026-02-01T00:00:00Z&limit=7&cursor=c")
+	got := DecodeAnswer[wire.EndedPage](t, w, 200)
 	require.Equal(t, []dispatcher.EndedFilter{{
-		Statuses: []dispatcher.Status{"dead", "delivered"}, Since: apitest.Now.UTC().Truncate(24 * 3600e9), Until: apitest.Now.UTC().Truncate(24*3600e9).AddDate(0, 0, 1),
+		Statuses: []dispatcher.Status{"dead", "delivered"}, Since: Now.UTC().Truncate(24 * 3600e9), Until: Now.UTC().Truncate(24*3600e9).AddDate(0, 0, 1),
 		Limit: 7, Cursor: "c",
 	}}, f.EndedOf)
 	require.Nil(t, got.NextCursor)
 	require.Equal(t, "cursor2", got.ResumeCursor)
-	require.Equal(t, apitest.Now.UTC().Truncate(time.Millisecond), got.CompleteSince.UTC())
+	require.Equal(t, Now.UTC().Truncate(time.Millisecond), got.CompleteSince.UTC())
 	require.Equal(t, 2000, got.LookedAt)
 	require.Contains(t, w.Body.String(), `"message_id":"m1","created_at":"2026-01-31T11:00:00.123Z","topic"`)
 	require.Contains(t, w.Body.String(), `"message_id":"-m2","topic"`, "created_at is left out if it is not known")
 
 	f.EndedPage.More, f.EndedPage.CompleteSince = true, dispatcher.EndedPage{}.CompleteSince
-	got = apitest.DecodeAnswer[wire.EndedPage](t, apitest.Get(h, endedPath), 200)
+	got = DecodeAnswer[wire.EndedPage](t, Get(h, endedPath), 200)
 	require.Equal(t, "cursor2", *got.NextCursor)
-	require.NotContains(t, apitest.Get(h, endedPath).Body.String(), "complete_since")
+	require.NotContains(t, Get(h, endedPath).Body.String(), "complete_since")
 
 	for query, path := range map[string]string{
 		"status=ready": "query.status", "since=now": "query.since", "limit=0": "query.limit", "topic=a": "query.topic",
 	} {
-		apitest.RequireField(t, apitest.Get(h, endedPath+"?"+query), path, "")
+		RequireField(t, Get(h, endedPath+"?"+query), path, "")
 	}
-	apitest.RequireProblem(t, apitest.Get(h, "/v1/endpoints/other/deliveries"), 404, "not-found")
+	RequireProblem(t, Get(h, "/v1/endpoints/other/deliveries"), 404, "not-found")
 	f.Err = dispatcher.ErrCursor
-	apitest.RequireField(t, apitest.Get(h, endedPath+"?cursor=x"), "query.cursor", "leave it out")
+	RequireField(t, Get(h, endedPath+"?cursor=x"), "query.cursor", "leave it out")
 }
 
 func TestAListIsTheSameCSV(t *testing.T) {
 	f := testEnded(t)
-	f.Page = dispatcher.Page{Deliveries: f.EndedPage.Deliveries, Next: "cursor3", CompleteSince: apitest.Now}
-	h := apitest.New(t, f)
+	f.Page = dispatcher.Page{Deliveries: f.EndedPage.Deliveries, Next: "cursor3", CompleteSince: Now}
+	h := newTestAPI(t, f)
 	w := getCSV(h, "/v1/deliveries", "text/csv")
 	require.Equal(t, getCSV(h, endedPath, "text/csv").Body.String(), w.Body.String())
 	require.Equal(t, "text/csv; charset=utf-8", w.Header().Get("Content-Type"))
@@ -88,7 +87,7 @@ func TestAListIsTheSameCSV(t *testing.T) {
 
 func TestWhatEndedIsCSVForThoseWhoAskForIt(t *testing.T) {
 	f := testEnded(t)
-	h := apitest.New(t, f)
+	h := newTestAPI(t, f)
 	w := getCSV(h, endedPath, "text/csv")
 	require.Equal(t, "text/csv; charset=utf-8", w.Header().Get("Content-Type"))
 	require.Equal(t, "cursor2", w.Header().Get("resume-cursor"))
@@ -107,15 +106,15 @@ func TestWhatEndedIsCSVForThoseWhoAskForIt(t *testing.T) {
 		got := getCSV(h, endedPath, accept).Header().Get("Content-Type")
 		require.Equal(t, isCSV, strings.HasPrefix(got, "text/csv"), "%q: %s", accept, got)
 	}
-	apitest.RequireProblem(t, getCSV(h, endedPath+"?status=x", "text/csv"), 422, "invalid")
+	RequireProblem(t, getCSV(h, endedPath+"?status=x", "text/csv"), 422, "invalid")
 }
 
 func TestTheClientListsWhatEnded(t *testing.T) {
 	f := testEnded(t)
-	page, err := apitest.NewClient(t, f).EndpointDeliveries(t.Context(), "merchant:7", client.EndedFilter{Statuses: []string{"dead"}, Since: apitest.Now, Limit: 1, Cursor: "c"})
+	page, err := newTestClient(t, f).EndpointDeliveries(t.Context(), "merchant:7", client.EndedFilter{Statuses: []string{"dead"}, Since: Now, Limit: 1, Cursor: "c"})
 	require.NoError(t, err)
 	require.Len(t, page.Data, 1)
-	require.Equal(t, []dispatcher.EndedFilter{{Statuses: []dispatcher.Status{"dead"}, Since: apitest.Now.UTC(), Limit: 1, Cursor: "c"}}, f.EndedOf)
+	require.Equal(t, []dispatcher.EndedFilter{{Statuses: []dispatcher.Status{"dead"}, Since: Now.UTC(), Limit: 1, Cursor: "c"}}, f.EndedOf)
 }
 
 // Whatever the entries of a page, its answer has a MiB at most.
@@ -130,9 +129,9 @@ func TestNoPageHasMoreThanAMiB(t *testing.T) {
 		f.Page.Deliveries = append(f.Page.Deliveries, one)
 		f.LogPage.Lines = append(f.LogPage.Lines, dispatcher.Logged{ID: one.ID, Attempt: dispatcher.Attempt{URL: one.URL, Error: one.LastError}})
 	}
-	h := apitest.New(t, f)
+	h := newTestAPI(t, f)
 	for _, path := range []string{endedPath, "/v1/deliveries", "/v1/attempts"} {
-		w := apitest.Get(h, path+"?limit=500")
+		w := Get(h, path+"?limit=500")
 		require.Equal(t, 200, w.Code)
 		require.Less(t, w.Body.Len(), 1<<20, path)
 		require.Greater(t, w.Body.Len(), 1<<19, path)

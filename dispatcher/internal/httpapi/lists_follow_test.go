@@ -17,12 +17,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // stream asks for events of attempts.
 func stream(h http.Handler, query, key string, header ...string) *httptest.ResponseRecorder {
-	r := apitest.NewRequest("GET", "/v1/attempts"+query, "")
+	r := newTestRequest("GET", "/v1/attempts"+query, "")
 	r.Header.Set("Accept", "text/event-stream")
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
@@ -30,7 +29,7 @@ func stream(h http.Handler, query, key string, header ...string) *httptest.Respo
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	return apitest.Serve(h, r)
+	return Serve(h, r)
 }
 
 // shows is a log that tells some events and ends.
@@ -44,9 +43,9 @@ func shows(end error, all ...dispatcher.LogEvent) func(context.Context, func([]d
 }
 
 func TestAttemptsAreFollowed(t *testing.T) {
-	f := &apitest.Fake{OnFollow: shows(nil,
-		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[0], At: "p1"}, dispatcher.LogEvent{Gap: apitest.Now, At: "p2"})}
-	w := stream(apitest.New(t, f), "?destination=u_1&tenant=acme&outcome=dead&since=2026-01-02T03:04:05Z", "", "Last-Event-ID", "p9")
+	f := &Fake{OnFollow: shows(nil,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &LogPage.Lines[0], At: "p1"}, dispatcher.LogEvent{Gap: Now, At: "p2"})}
+	w := stream(newTestAPI(t, f), "?destination=u_1&tenant=acme&outcome=dead&since=2026-01-02T03:04:05Z", "", "Last-Event-ID", "p9")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
@@ -62,48 +61,48 @@ func TestAttemptsAreFollowed(t *testing.T) {
 }
 
 func TestAnEventHasWhatTheListHas(t *testing.T) {
-	f := &apitest.Fake{LogPage: apitest.LogPage, OnFollow: shows(nil, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[0], At: "p1"})}
-	h := apitest.New(t, f, apitest.WithKeys(t, "read-key-0123456789:read,full-key-0123456789:read+bodies"))
+	f := &Fake{LogPage: LogPage, OnFollow: shows(nil, dispatcher.LogEvent{Line: &LogPage.Lines[0], At: "p1"})}
+	h := newTestAPI(t, f, WithKeys(t, "read-key-0123456789:read,full-key-0123456789:read+bodies"))
 	for key, want := range map[string]string{"read-key-0123456789": `"response_bytes":3`, "full-key-0123456789": `"response_excerpt":"ok`} {
 		body := stream(h, "", key).Body.String()
 		require.Contains(t, body, want, key)
-		r := apitest.NewRequest("GET", "/v1/attempts", "")
+		r := newTestRequest("GET", "/v1/attempts", "")
 		r.Header.Set("Authorization", "Bearer "+key)
 		_, data, _ := strings.Cut(body, "data: ")
-		require.Contains(t, apitest.Serve(h, r).Body.String(), strings.TrimSpace(data), key)
+		require.Contains(t, Serve(h, r).Body.String(), strings.TrimSpace(data), key)
 	}
 	require.NotContains(t, stream(h, "", "read-key-0123456789").Body.String(), "response_excerpt")
 	require.Equal(t, 401, stream(h, "", "").Code)
 }
 
 func TestAnEventStreamIsAnsweredToThoseThatAskForIt(t *testing.T) {
-	f := &apitest.Fake{LogPage: apitest.LogPage, OnFollow: shows(nil, dispatcher.LogEvent{At: "p0"})}
-	h := apitest.New(t, f)
+	f := &Fake{LogPage: LogPage, OnFollow: shows(nil, dispatcher.LogEvent{At: "p0"})}
+	h := newTestAPI(t, f)
 	for accept, want := range map[string]string{
 		"text/event-stream": "text/event-stream", "text/event-stream, */*": "text/event-stream", "text/event-stream;q=0.5, text/html": "text/event-stream",
 		"": "application/json", "*/*": "application/json", "application/json, text/event-stream;q=0.9": "application/json", "text/event-stream;q=0": "application/json",
 	} {
-		r := apitest.NewRequest("GET", "/v1/attempts", "")
+		r := newTestRequest("GET", "/v1/attempts", "")
 		r.Header.Set("Accept", accept)
-		require.Equal(t, want, apitest.Serve(h, r).Header().Get("Content-Type"), accept)
+		require.Equal(t, want, Serve(h, r).Header().Get("Content-Type"), accept)
 		r.Method = "HEAD"
-		require.Equal(t, "application/json", apitest.Serve(h, r).Header().Get("Content-Type"), accept)
+		require.Equal(t, "application/json", Serve(h, r).Header().Get("Content-Type"), accept)
 	}
 }
 
 func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
-	for want, f := range map[string]*apitest.Fake{
+	for want, f := range map[string]*Fake{
 		"422 header.Last-Event-ID": {Err: fmt.Errorf("%w: other", dispatcher.ErrCursor)},
 		"503 unavailable":          {Err: dispatcher.ErrUnavailable},
 		"503 This instance stops":  {Err: dispatcher.ErrStopping},
 	} {
 		status, text, _ := strings.Cut(want, " ")
-		w := stream(apitest.New(t, f), "", "")
+		w := stream(newTestAPI(t, f), "", "")
 		require.Equal(t, status, fmt.Sprint(w.Code), want)
 		require.Contains(t, w.Body.String(), text)
 	}
 	for _, query := range []string{"?limit=5", "?cursor=x", "?outcome=none", "?topic=a.*.b"} {
-		require.Equal(t, 422, stream(apitest.New(t, &apitest.Fake{}), query, "").Code, query)
+		require.Equal(t, 422, stream(newTestAPI(t, &Fake{}), query, "").Code, query)
 	}
 }
 
@@ -111,18 +110,18 @@ func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
 	ends := map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping", callers.ErrCrowdedOut: "busy"}
 	require.ElementsMatch(t, dispatcher.StreamEnds, append(slices.Collect(maps.Values(ends)), "key"), "the next test has the last one")
 	for err, want := range ends {
-		f := &apitest.Fake{OnFollow: shows(err, dispatcher.LogEvent{At: "p0"})}
-		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(apitest.New(t, f), "", "").Body.String())
+		f := &Fake{OnFollow: shows(err, dispatcher.LogEvent{At: "p0"})}
+		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(newTestAPI(t, f), "", "").Body.String())
 	}
-	f := &apitest.Fake{OnFollow: shows(errors.Join(errors.New("gone")), dispatcher.LogEvent{At: "p0"})}
-	require.Equal(t, "id: p0\n:\n\n", stream(apitest.New(t, f), "", "").Body.String())
+	f := &Fake{OnFollow: shows(errors.Join(errors.New("gone")), dispatcher.LogEvent{At: "p0"})}
+	require.Equal(t, "id: p0\n:\n\n", stream(newTestAPI(t, f), "", "").Body.String())
 }
 
 func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
 	keys, err := callers.ParseAPIKeys("read-key-0123456789:read,other-key-0123456789:read")
 	require.NoError(t, err)
 	ring := callers.NewKeyRing(keys)
-	f := &apitest.Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+	f := &Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
 		if err := show([]dispatcher.LogEvent{{At: "p0"}}); err != nil {
 			return err
 		}
@@ -131,20 +130,20 @@ func TestAnEventStreamEndsWhenItsKeyIsTakenAway(t *testing.T) {
 			return err
 		}
 		ring.Renew(fewer)
-		return show([]dispatcher.LogEvent{{Line: &apitest.LogPage.Lines[0], At: "p1"}})
+		return show([]dispatcher.LogEvent{{Line: &LogPage.Lines[0], At: "p1"}})
 	}}
-	h := apitest.New(t, f, func(o *httpapi.Options) { o.Keys = ring })
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Keys = ring })
 	require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\"key\"}\n\n", stream(h, "", "read-key-0123456789").Body.String())
 }
 
 func TestEventStreamsAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
-	f := &apitest.Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
+	f := &Fake{OnFollow: func(_ context.Context, show func([]dispatcher.LogEvent) error) error {
 		begun <- struct{}{}
 		<-end
 		return show([]dispatcher.LogEvent{{At: "p0"}})
 	}}
-	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 2 })
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 2 })
 	done := make(chan int, 2)
 	for range 2 {
 		go func() { done <- stream(h, "", "").Code }()
@@ -163,9 +162,9 @@ func TestEventStreamsAreBounded(t *testing.T) {
 }
 
 func TestTheClientFollowsAttempts(t *testing.T) {
-	f := &apitest.Fake{OnFollow: shows(dispatcher.ErrBehind,
-		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &apitest.LogPage.Lines[1], At: "p1"}, dispatcher.LogEvent{Gap: apitest.Now, At: "p2"})}
-	c := apitest.NewClient(t, f)
+	f := &Fake{OnFollow: shows(dispatcher.ErrBehind,
+		dispatcher.LogEvent{At: "p0"}, dispatcher.LogEvent{Line: &LogPage.Lines[1], At: "p1"}, dispatcher.LogEvent{Gap: Now, At: "p2"})}
+	c := newTestClient(t, f)
 	var got []string
 	err := c.Follow(t.Context(), client.AttemptFilter{Messages: []string{"m1"}}, "p9", func(e client.Event) error {
 		switch {

@@ -7,13 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestAListHasTheOrderOfItsFilter(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	for query, want := range map[string]dispatcher.Filter{
 		"status=dead&status=delivered":            {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead", "delivered"}},
 		"status=dead&status=ready":                {Statuses: []dispatcher.Status{"dead", "ready"}},
@@ -27,7 +26,7 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 		"tenant=t":                                {Order: dispatcher.OrderAccepted, Tenants: []string{"t"}},
 		"dead_reason=gone":                        {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead"}, Reasons: []dispatcher.DeadReason{"gone"}},
 	} {
-		apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?"+query), 200)
+		DecodeAnswer[wire.Page](t, Get(h, "/v1/deliveries?"+query), 200)
 		f.Filter.Limit = 0
 		require.Equal(t, want, f.Filter, query)
 	}
@@ -36,17 +35,17 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 		"order=accepted": "destination", "order=oldest": "accepted",
 		"order=due&status=ready": "scheduled and retrying", "order=due&dead_reason=gone": "leave dead_reason out",
 	} {
-		apitest.RequireField(t, apitest.Get(h, "/v1/deliveries?"+query), "query.order", cure)
+		RequireField(t, Get(h, "/v1/deliveries?"+query), "query.order", cure)
 	}
 }
 
 func TestAShortPageSaysHowFarItLooked(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := &apitest.Fake{Page: dispatcher.Page{LookedAt: 7, Next: "c", Reached: &dispatcher.EndPlace{At: at, ID: "u_1:m"}}}
-	h := apitest.New(t, f)
-	got := apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?tenant=t"), 200)
+	f := &Fake{Page: dispatcher.Page{LookedAt: 7, Next: "c", Reached: &dispatcher.EndPlace{At: at, ID: "u_1:m"}}}
+	h := newTestAPI(t, f)
+	got := DecodeAnswer[wire.Page](t, Get(h, "/v1/deliveries?tenant=t"), 200)
 	require.Equal(t, 7, got.LookedAt)
 	require.True(t, at.Equal(got.LookedUntil.Time))
 	f.Page.Next, f.Page.Reached = "", nil
-	require.Zero(t, apitest.DecodeAnswer[wire.Page](t, apitest.Get(h, "/v1/deliveries?tenant=t"), 200).LookedUntil)
+	require.Zero(t, DecodeAnswer[wire.Page](t, Get(h, "/v1/deliveries?tenant=t"), 200).LookedUntil)
 }

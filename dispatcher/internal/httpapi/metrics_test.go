@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func withMetrics(o *httpapi.Options) {
@@ -22,24 +21,24 @@ func withMetrics(o *httpapi.Options) {
 }
 
 func TestMetricsAreServedToWhoMayRead(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{}, withMetrics, apitest.WithKeys(t, "0123456789abcdef:read,0123456789abcdeg:publish"))
-	apitest.RequireProblem(t, apitest.Get(h, "/metrics"), http.StatusUnauthorized, "unauthorized")
+	h := newTestAPI(t, &Fake{}, withMetrics, WithKeys(t, "0123456789abcdef:read,0123456789abcdeg:publish"))
+	RequireProblem(t, Get(h, "/metrics"), http.StatusUnauthorized, "unauthorized")
 	for key, status := range map[string]int{"0123456789abcdef": http.StatusOK, "0123456789abcdeg": http.StatusForbidden} {
-		r := apitest.NewRequest("GET", "/metrics", "")
+		r := newTestRequest("GET", "/metrics", "")
 		r.Header.Set("Authorization", "Bearer "+key)
 		r.Header.Set("Accept-Encoding", "gzip")
-		w := apitest.Serve(h, r)
+		w := Serve(h, r)
 		require.Equal(t, status, w.Code, w.Body.String())
 		if status == http.StatusOK {
 			require.Equal(t, "hookladder_store_up 1\n", w.Body.String())
 			require.Equal(t, "text/plain; version=0.0.4", w.Header().Get("Content-Type"))
 		}
 	}
-	require.Contains(t, apitest.Get(h, "/openapi.json").Body.String(), `"/metrics"`)
+	require.Contains(t, Get(h, "/openapi.json").Body.String(), `"/metrics"`)
 }
 
 func TestWhereNobodyCountsThereAreNoMetrics(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
-	apitest.RequireProblem(t, apitest.Get(h, "/metrics"), http.StatusNotFound, "not-found")
-	require.NotContains(t, apitest.Get(h, "/openapi.json").Body.String(), "/metrics")
+	h := newTestAPI(t, &Fake{})
+	RequireProblem(t, Get(h, "/metrics"), http.StatusNotFound, "not-found")
+	require.NotContains(t, Get(h, "/openapi.json").Body.String(), "/metrics")
 }

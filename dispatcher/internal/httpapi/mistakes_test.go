@@ -5,13 +5,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // Each mistake of a first request gets an answer that names what there is instead.
 func TestAMistakeInARequestIsAnsweredWithItsCure(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	for line, want := range map[string]string{
 		`POST /v1/messages {"topic":"a","data":1}`:                      "$.data\",\"detail\":\"is unknown; known are topic, url, body, ",
 		`POST /v1/messages [{"topic":"a","body":1}]`:                    "POST /v1/messages/batch accepts several, as {\\\"messages\\\":[…]}",
@@ -32,15 +30,15 @@ func TestAMistakeInARequestIsAnsweredWithItsCure(t *testing.T) {
 	} {
 		method, rest, _ := strings.Cut(line, " ")
 		path, body, _ := strings.Cut(rest, " ")
-		w := apitest.Serve(h, apitest.NewRequest(method, path, body))
+		w := Serve(h, newTestRequest(method, path, body))
 		require.GreaterOrEqual(t, w.Code, 400, line)
 		require.Contains(t, w.Body.String(), want, line)
 	}
 
-	keyed := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.Keys()))
-	r := apitest.NewRequest("POST", "/v1/queues/orders/take", "{}")
-	r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
-	w := apitest.Serve(keyed, r)
+	keyed := newTestAPI(t, &Fake{}, WithKeys(t, Keys()))
+	r := newTestRequest("POST", "/v1/queues/orders/take", "{}")
+	r.Header.Set("Authorization", "Bearer "+PublishKey)
+	w := Serve(keyed, r)
 	require.Equal(t, 403, w.Code)
 	require.Contains(t, w.Body.String(), "lacks the scope consume, or consume@orders for this one alone")
 }

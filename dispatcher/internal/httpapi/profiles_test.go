@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // profilePaths are all that the process tells of itself.
@@ -23,21 +21,21 @@ var profilePaths = []string{
 }
 
 func TestOnlyWhoMayDoEverythingSeesProfiles(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
+	f := &Fake{}
+	h := newTestAPI(t, f, WithKeys(t, Keys()))
 	for _, path := range append(profilePaths, "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1", "/debug/pprof/none") {
-		apitest.RequireProblem(t, apitest.Get(h, path), http.StatusUnauthorized, "unauthorized")
-		for _, key := range []string{apitest.PublishKey, apitest.ReadKey, apitest.TickKey} {
-			r := apitest.NewRequest("GET", path, "")
+		RequireProblem(t, Get(h, path), http.StatusUnauthorized, "unauthorized")
+		for _, key := range []string{PublishKey, ReadKey, TickKey} {
+			r := newTestRequest("GET", path, "")
 			r.Header.Set("Authorization", "Bearer "+key)
-			apitest.RequireProblem(t, apitest.Serve(h, r), http.StatusForbidden, "forbidden")
+			RequireProblem(t, Serve(h, r), http.StatusForbidden, "forbidden")
 		}
 	}
 	for _, path := range profilePaths {
-		r := apitest.NewRequest("GET", path, "")
+		r := newTestRequest("GET", path, "")
 		r.Host = "hooks.example"
-		r.Header.Set("Authorization", "Bearer "+apitest.AdminKey)
-		w := apitest.Serve(h, r)
+		r.Header.Set("Authorization", "Bearer "+AdminKey)
+		w := Serve(h, r)
 		require.Equal(t, http.StatusOK, w.Code, path)
 		require.NotEmpty(t, w.Body.Bytes(), path)
 		require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
@@ -46,20 +44,20 @@ func TestOnlyWhoMayDoEverythingSeesProfiles(t *testing.T) {
 }
 
 func TestWithoutKeysThisHostSeesProfiles(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	for _, path := range profilePaths {
-		require.Equal(t, http.StatusOK, apitest.Get(h, path).Code, path)
-		r := apitest.NewRequest("GET", path, "")
+		require.Equal(t, http.StatusOK, Get(h, path).Code, path)
+		r := newTestRequest("GET", path, "")
 		r.Host = "hooks.example"
-		apitest.RequireProblem(t, apitest.Serve(h, r), http.StatusForbidden, "forbidden")
+		RequireProblem(t, Serve(h, r), http.StatusForbidden, "forbidden")
 	}
-	require.Equal(t, http.StatusOK, apitest.Post(h, "/debug/pprof/symbol", "0x1+0x2").Code)
-	apitest.RequireProblem(t, apitest.Post(h, "/debug/pprof/heap", ""), http.StatusMethodNotAllowed, "method-not-allowed")
-	apitest.RequireProblem(t, apitest.Get(h, "/debug/pprof/none"), http.StatusNotFound, "not-found")
-	require.NotContains(t, apitest.Get(h, "/openapi.json").Body.String(), "pprof")
+	require.Equal(t, http.StatusOK, Post(h, "/debug/pprof/symbol", "0x1+0x2").Code)
+	RequireProblem(t, Post(h, "/debug/pprof/heap", ""), http.StatusMethodNotAllowed, "method-not-allowed")
+	RequireProblem(t, Get(h, "/debug/pprof/none"), http.StatusNotFound, "not-found")
+	require.NotContains(t, Get(h, "/openapi.json").Body.String(), "pprof")
 	for _, seconds := range []string{"0", "-1", "301", "1.5", "x", ""} {
 		for _, name := range []string{"profile", "trace", "heap", "mutex"} {
-			apitest.RequireField(t, apitest.Get(h, "/debug/pprof/"+name+"?seconds="+seconds), "query.seconds", "1 to 300")
+			RequireField(t, Get(h, "/debug/pprof/"+name+"?seconds="+seconds), "query.seconds", "1 to 300")
 		}
 	}
 }
@@ -67,7 +65,7 @@ func TestWithoutKeysThisHostSeesProfiles(t *testing.T) {
 // TestAProfileTakesLongerThanAnyOtherAnswer: it would end early where the
 // request does, and have no end where its answer is cut.
 func TestAProfileTakesLongerThanAnyOtherAnswer(t *testing.T) {
-	server := httptest.NewUnstartedServer(apitest.New(t, &apitest.Fake{}))
+	server := httptest.NewUnstartedServer(newTestAPI(t, &Fake{}))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 2*time.Second, 2*time.Second // of the three
 	server.Start()
 	t.Cleanup(server.Close)
@@ -91,13 +89,13 @@ func TestAProfileTakesLongerThanAnyOtherAnswer(t *testing.T) {
 }
 
 func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	// These fail where somebody takes one of the tests, which is as good.
 	_ = pprof.StartCPUProfile(io.Discard)
 	_ = trace.Start(io.Discard)
 	for _, name := range []string{"profile", "trace"} {
-		w := apitest.Get(h, "/debug/pprof/"+name+"?seconds=1")
-		apitest.RequireProblem(t, w, http.StatusConflict, "profiling")
+		w := Get(h, "/debug/pprof/"+name+"?seconds=1")
+		RequireProblem(t, w, http.StatusConflict, "profiling")
 		require.Empty(t, w.Header().Get("Content-Disposition"))
 	}
 	trace.Stop()
@@ -108,7 +106,7 @@ func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
 	leave()
 	for range 2 {
 		for _, name := range []string{"profile", "trace"} {
-			w := apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/"+name, "").WithContext(gone))
+			w := Serve(h, newTestRequest("GET", "/debug/pprof/"+name, "").WithContext(gone))
 			require.Equal(t, http.StatusOK, w.Code)
 			require.NotEmpty(t, w.Body.Bytes(), name)
 		}
@@ -116,23 +114,23 @@ func TestOneProfileOfASortIsTakenAtATime(t *testing.T) {
 }
 
 func TestLocksAreSampledForOneCallerAtATime(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	waits, leave := context.WithCancel(t.Context())
 	first := make(chan int, 1)
 	go func() {
 		code := http.StatusConflict // with those who ask below
 		for code == http.StatusConflict {
-			code = apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/mutex?seconds=300", "").WithContext(waits)).Code
+			code = Serve(h, newTestRequest("GET", "/debug/pprof/mutex?seconds=300", "").WithContext(waits)).Code
 		}
 		first <- code
 	}()
 	gone, end := context.WithCancel(t.Context())
 	end()
 	require.Eventually(t, func() bool {
-		return apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone)).Code == http.StatusConflict
+		return Serve(h, newTestRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone)).Code == http.StatusConflict
 	}, time.Minute, time.Millisecond)
 	leave()
 	require.NotEqual(t, http.StatusOK, <-first, "there is no profile for who did not wait")
-	w := apitest.Serve(h, apitest.NewRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone))
+	w := Serve(h, newTestRequest("GET", "/debug/pprof/block?seconds=300", "").WithContext(gone))
 	require.NotEqual(t, http.StatusConflict, w.Code, "the first has ended")
 }

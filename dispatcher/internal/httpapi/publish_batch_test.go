@@ -9,15 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestABatchTakesTheGoodOnesInOneCall(t *testing.T) {
-	f := &apitest.Fake{OnPublish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
+	f := &Fake{OnPublish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
 		out := make([]dispatcher.Published, len(all))
 		for i, m := range all {
-			out[i] = apitest.Accepted(m)
+			out[i] = Accepted(m)
 		}
 		out[1].Result = dispatcher.Duplicate
 		out[2] = dispatcher.Published{Result: dispatcher.Conflict}
@@ -25,11 +24,11 @@ func TestABatchTakesTheGoodOnesInOneCall(t *testing.T) {
 		return out, nil
 	}}
 	big := strings.Repeat("a", 256<<10)
-	w := apitest.Post(apitest.New(t, f), "/v1/messages/batch", apitest.Batch(
-		apitest.Message(`"id":"new"`), apitest.Message(`"id":"bad","delay":-1`), apitest.Message(`"id":"again"`), `7`,
-		apitest.Message(`"id":"taken"`), apitest.Message(`"raw_body":"`+big+`x","id":"big"`), apitest.Message(`"id":"full"`),
+	w := Post(newTestAPI(t, f), "/v1/messages/batch", Batch(
+		Message(`"id":"new"`), Message(`"id":"bad","delay":-1`), Message(`"id":"again"`), `7`,
+		Message(`"id":"taken"`), Message(`"raw_body":"`+big+`x","id":"big"`), Message(`"id":"full"`),
 	))
-	got := apitest.DecodeAnswer[wire.Results](t, w, 202).Results
+	got := DecodeAnswer[wire.Results](t, w, 202).Results
 	require.Equal(t, []string{"publish"}, f.Calls)
 	var ids []string
 	for _, m := range f.Published {
@@ -56,19 +55,19 @@ func TestABatchTakesTheGoodOnesInOneCall(t *testing.T) {
 
 func TestABatchOfWhichNothingCouldBeStoredIs503(t *testing.T) {
 	var errs []error
-	f := &apitest.Fake{OnPublish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
+	f := &Fake{OnPublish: func(all []*dispatcher.Message) ([]dispatcher.Published, error) {
 		out := make([]dispatcher.Published, len(all))
 		for i := range all {
 			if out[i].Err = errs[i]; errs[i] == nil {
-				out[i] = apitest.Accepted(all[i])
+				out[i] = Accepted(all[i])
 			}
 		}
 		return out, nil
 	}}
-	h := apitest.New(t, f)
-	two := apitest.Batch(apitest.Message(`"id":"a"`), apitest.Message(`"id":"b"`), apitest.Message(`"delay":-1`))
+	h := newTestAPI(t, f)
+	two := Batch(Message(`"id":"a"`), Message(`"id":"b"`), Message(`"delay":-1`))
 	errs = []error{dispatcher.ErrUnavailable, dispatcher.ErrFull}
-	w := apitest.Post(h, "/v1/messages/batch", two)
+	w := Post(h, "/v1/messages/batch", two)
 	require.Equal(t, 503, w.Code)
 	require.Equal(t, "10", w.Header().Get("Retry-After"), "the one that takes longest")
 	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
@@ -83,69 +82,69 @@ func TestABatchOfWhichNothingCouldBeStoredIs503(t *testing.T) {
 	require.Equal(t, []int{503, 503, 422}, statuses)
 
 	errs = []error{dispatcher.ErrUnavailable, nil}
-	require.Equal(t, 202, apitest.Post(h, "/v1/messages/batch", two).Code, "one of them was")
+	require.Equal(t, 202, Post(h, "/v1/messages/batch", two).Code, "one of them was")
 	errs = []error{dispatcher.ErrNoEndpoint, dispatcher.ErrNoEndpoint}
-	require.Equal(t, 202, apitest.Post(h, "/v1/messages/batch", two).Code, "to send it again would not help")
+	require.Equal(t, 202, Post(h, "/v1/messages/batch", two).Code, "to send it again would not help")
 }
 
 func TestABatchWithNothingGoodAsksNothingOfTheEngine(t *testing.T) {
-	f := &apitest.Fake{}
-	w := apitest.Post(apitest.New(t, f), "/v1/messages/batch", apitest.Batch(`{}`))
-	require.Equal(t, 422, apitest.DecodeAnswer[wire.Results](t, w, 202).Results[0].Status)
+	f := &Fake{}
+	w := Post(newTestAPI(t, f), "/v1/messages/batch", Batch(`{}`))
+	require.Equal(t, 422, DecodeAnswer[wire.Results](t, w, 202).Results[0].Status)
 	require.Empty(t, f.Calls)
 }
 
 func TestAThousandMessagesAreABatch(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	all := make([]string, 1000)
 	for i := range all {
-		all[i] = apitest.Message(fmt.Sprintf(`"id":"m%d"`, i))
+		all[i] = Message(fmt.Sprintf(`"id":"m%d"`, i))
 	}
-	got := apitest.DecodeAnswer[wire.Results](t, apitest.Post(h, "/v1/messages/batch", apitest.Batch(all...)), 202).Results
+	got := DecodeAnswer[wire.Results](t, Post(h, "/v1/messages/batch", Batch(all...)), 202).Results
 	require.Len(t, got, 1000)
 	for i, r := range got {
 		require.Equal(t, fmt.Sprintf("m%d", i), r.ID)
 	}
 	f.Calls = nil
-	apitest.RequireField(t, apitest.Post(h, "/v1/messages/batch", apitest.Batch(append(all, apitest.Message(""), `{"a":`+`1}`)...)), "$.messages", "1 to 1000")
+	RequireField(t, Post(h, "/v1/messages/batch", Batch(append(all, Message(""), `{"a":`+`1}`)...)), "$.messages", "1 to 1000")
 	require.Empty(t, f.Calls)
 }
 
 func TestABadEnvelopeIsRefusedAsAWhole(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	for body, want := range map[string][2]string{
 		`[]`: {"$", "object"}, `{}`: {"$.messages", "1 to 1000"}, `{"messages":[]}`: {"$.messages", "1 to 1000"},
 		`{"messages":{}}`: {"$.messages", "list"}, `{"messages":null}`: {"$.messages", "list"},
-		`{"messages":[` + apitest.Message("") + `],"x":1}`: {"$.x", "unknown"},
+		`{"messages":[` + Message("") + `],"x":1}`: {"$.x", "unknown"},
 	} {
-		apitest.RequireField(t, apitest.Post(h, "/v1/messages/batch", body), want[0], want[1])
+		RequireField(t, Post(h, "/v1/messages/batch", body), want[0], want[1])
 	}
 	for _, body := range []string{
-		`{"messages":[` + apitest.Message(""), `{"messages":[` + apitest.Message("") + `]}}`, `{"messages":[],"messages":[]}`,
-		apitest.Batch(apitest.Message("") + " " + apitest.Message("")), apitest.Batch(apitest.Message(`"id":"a","id":"b"`)), `{"messages":[,]}`,
+		`{"messages":[` + Message(""), `{"messages":[` + Message("") + `]}}`, `{"messages":[],"messages":[]}`,
+		Batch(Message("") + " " + Message("")), Batch(Message(`"id":"a","id":"b"`)), `{"messages":[,]}`,
 	} {
-		apitest.RequireProblem(t, apitest.Post(h, "/v1/messages/batch", body), 400, "malformed")
+		RequireProblem(t, Post(h, "/v1/messages/batch", body), 400, "malformed")
 	}
 	require.Empty(t, f.Calls)
 }
 
 // FuzzPublish holds what is taken against what was sent.
 func FuzzPublish(f *testing.F) {
-	f.Add(apitest.Message(""))
-	f.Add(apitest.Message(`"raw_body":"a","id":"x","delay":1e3,"headers":{"x":"y"},"ladder":"1/2","success":{"status":["*"]}`))
-	f.Add(apitest.Message(`"body":{"a":[1,{"b":null}],"a":2}`))
-	f.Add(apitest.Batch(apitest.Message(""), apitest.Message(`"x":1`)))
+	f.Add(Message(""))
+	f.Add(Message(`"raw_body":"a","id":"x","delay":1e3,"headers":{"x":"y"},"ladder":"1/2","success":{"status":["*"]}`))
+	f.Add(Message(`"body":{"a":[1,{"b":null}],"a":2}`))
+	f.Add(Batch(Message(""), Message(`"x":1`)))
 	f.Add(`{"topic":"` + "\xff" + `"}`)
-	service := &apitest.Fake{}
-	h := apitest.New(f, service)
+	service := &Fake{}
+	h := newTestAPI(f, service)
 	f.Fuzz(func(t *testing.T, text string) {
 		service.Published = nil
 		for _, path := range []string{"/v1/messages", "/v1/messages/batch"} {
-			r := apitest.NewRequest("POST", path, text)
+			r := newTestRequest("POST", path, text)
 			r.Header.Set("Content-Type", "application/json")
-			w := apitest.Serve(h, r)
+			w := Serve(h, r)
 			require.Contains(t, []int{202, 400, 413, 422}, w.Code)
 			require.True(t, json.Valid(w.Body.Bytes()))
 			if !json.Valid([]byte(text)) {
@@ -153,7 +152,7 @@ func FuzzPublish(f *testing.F) {
 			}
 		}
 		for _, m := range service.Published {
-			require.Empty(t, m.Validate(apitest.Policy()))
+			require.Empty(t, m.Validate(Policy()))
 			if m.ContentType == "application/json" && json.Valid(m.Body) && !strings.Contains(text, `"raw_body`) && !strings.Contains(text, `\`) {
 				require.Contains(t, text, string(m.Body))
 			}

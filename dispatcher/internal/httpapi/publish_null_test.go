@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -20,9 +19,9 @@ func TestNullIsLeftOut(t *testing.T) {
 		}
 		return strings.Join(names, ",")
 	}
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
-	w := apitest.Post(h, "/v1/messages", `{"topic":"t","url":"http://a","raw_body":"x","headers":{"x":null,"y":"1"},"success":{"status":null,"body":{"matches":"a","path":null}},`+
+	f := &Fake{}
+	h := newTestAPI(t, f)
+	w := Post(h, "/v1/messages", `{"topic":"t","url":"http://a","raw_body":"x","headers":{"x":null,"y":"1"},"success":{"status":null,"body":{"matches":"a","path":null}},`+
 		every("id", "tenant", "endpoint", "queue", "raw_body_base64", "content_type", "delay", "deliver_at", "expires_at", "ordering_key", "ladder", "max_attempts", "timeout")+`}`)
 	require.Equal(t, 202, w.Code, w.Body.String())
 	m := f.The(t)
@@ -33,20 +32,20 @@ func TestNullIsLeftOut(t *testing.T) {
 	require.Nil(t, m.Ladder)
 
 	f.Published = nil
-	w = apitest.Post(h, "/v1/messages/batch", apitest.Batch(`{"topic":"t","url":null,"body":null,"success":null,"headers":null}`))
-	require.Equal(t, 202, apitest.DecodeAnswer[wire.Results](t, w, 202).Results[0].Status)
+	w = Post(h, "/v1/messages/batch", Batch(`{"topic":"t","url":null,"body":null,"success":null,"headers":null}`))
+	require.Equal(t, 202, DecodeAnswer[wire.Results](t, w, 202).Results[0].Status)
 	require.Equal(t, "null", string(f.The(t).Body), "a body may be null")
 	require.Empty(t, f.The(t).URL)
-	apitest.RequireField(t, apitest.Post(h, "/v1/messages", `{"topic":null,"url":"http://a","body":1}`), "$.topic", "needed")
-	apitest.RequireField(t, apitest.Post(h, "/v1/messages", `{"topic":"t","raw_body":null}`), "$.body", "one of")
+	RequireField(t, Post(h, "/v1/messages", `{"topic":null,"url":"http://a","body":1}`), "$.topic", "needed")
+	RequireField(t, Post(h, "/v1/messages", `{"topic":"t","raw_body":null}`), "$.body", "one of")
 
-	w = apitest.Post(h, "/v1/endpoints", `{"url":"http://a","metadata":{"a":null,"b":"1"},"headers":{"x":null},`+
+	w = Post(h, "/v1/endpoints", `{"url":"http://a","metadata":{"a":null,"b":"1"},"headers":{"x":null},`+
 		every("uid", "tenant", "topics", "description", "secret", "signature", "ladder", "timeout", "max_in_flight", "rate", "success", "ordered", "disabled", "id")+`}`)
 	require.Equal(t, 201, w.Code, w.Body.String())
 	require.Equal(t, []string{"*"}, f.There.Topics)
 	require.Equal(t, map[string]string{"b": "1"}, f.There.Metadata)
 	require.Empty(t, f.There.Headers)
-	w = apitest.Post(h, "/v1/endpoints/ep_123456789/rotate-secret", `{"overlap":null,"secret":null}`)
+	w = Post(h, "/v1/endpoints/ep_123456789/rotate-secret", `{"overlap":null,"secret":null}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.Equal(t, 24*time.Hour, f.Overlap)
 }
@@ -56,8 +55,8 @@ func TestAPathMayBeginWithADollar(t *testing.T) {
 		"$.code": `{"code":"OK"}`, "$.a.0.b": `{"a":[{"b":"OK"}]}`, "$.a[0].b": `{"a":[{"b":"OK"}]}`, "$[1]": `["x","OK"]`, "$.$.a": `{"$":{"a":"OK"}}`,
 		"$ref": `{"$ref":"OK"}`, "a[0]": `{"a[0]":"OK"}`,
 	} {
-		f := &apitest.Fake{}
-		w := apitest.Post(apitest.New(t, f), "/v1/messages", apitest.Message(`"success":{"body":{"path":"`+path+`","equals":"OK"}}`))
+		f := &Fake{}
+		w := Post(newTestAPI(t, f), "/v1/messages", Message(`"success":{"body":{"path":"`+path+`","equals":"OK"}}`))
 		require.Equal(t, 202, w.Code, w.Body.String())
 		require.True(t, f.The(t).Success.Body([]byte(answer)), path)
 		require.False(t, f.The(t).Success.Body([]byte(`{"code":"NO"}`)), path)

@@ -18,7 +18,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // fakeCounter counts what it is told.
@@ -41,31 +40,31 @@ func (c *fakeCounter) Refused(messages int) { c.refused += messages }
 
 func TestEveryCallIsCountedByNameAndStatus(t *testing.T) {
 	c := &fakeCounter{}
-	f := &apitest.Fake{}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":admin:boss"), func(o *httpapi.Options) { o.Counter = c })
+	f := &Fake{}
+	h := newTestAPI(t, f, WithKeys(t, PublishKey+":publish:shop,"+OtherKey+":admin:boss"), func(o *httpapi.Options) { o.Counter = c })
 	call := func(key, method, target, body string) {
-		r := apitest.NewRequest(method, target, body)
+		r := newTestRequest(method, target, body)
 		if key != "" {
 			r.Header.Set("Authorization", "Bearer "+key)
 		}
-		apitest.Serve(h, r)
+		Serve(h, r)
 	}
-	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(""))
+	call(PublishKey, "POST", "/v1/messages", Message(""))
 	require.Zero(t, c.refused)
-	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(`"delay":-1`)) // one
-	call(apitest.PublishKey, "POST", "/v1/messages", `{`)                           // one
-	call("", "POST", "/v1/messages", apitest.Message(""))                           // one
-	call(apitest.OtherKey, "GET", "/v1/messages/m", "")
-	call(apitest.PublishKey, "GET", "/v1/messages/m", "")
-	call(apitest.PublishKey, "POST", "/v1/messages/batch", apitest.Batch(apitest.Message(""), apitest.Message(`"delay":-1`), `7`)) // two
+	call(PublishKey, "POST", "/v1/messages", Message(`"delay":-1`)) // one
+	call(PublishKey, "POST", "/v1/messages", `{`)                   // one
+	call("", "POST", "/v1/messages", Message(""))                   // one
+	call(OtherKey, "GET", "/v1/messages/m", "")
+	call(PublishKey, "GET", "/v1/messages/m", "")
+	call(PublishKey, "POST", "/v1/messages/batch", Batch(Message(""), Message(`"delay":-1`), `7`)) // two
 	require.Equal(t, 5, c.refused)
 	f.OnPublish = func([]*dispatcher.Message) ([]dispatcher.Published, error) {
 		return []dispatcher.Published{{Result: dispatcher.Conflict}}, nil
 	}
-	call(apitest.PublishKey, "POST", "/v1/messages", apitest.Message(""))
+	call(PublishKey, "POST", "/v1/messages", Message(""))
 	require.Equal(t, 5, c.refused, "the engine counts what it saw")
 	f.Panics = "oops"
-	call(apitest.OtherKey, "GET", "/v1/stats", "")
+	call(OtherKey, "GET", "/v1/stats", "")
 	call("", "GET", "/healthz", "")
 	call("", "GET", "/openapi.json", "")
 	call("", "GET", "/nothing", "")
@@ -85,7 +84,7 @@ func TestEveryCallIsCountedByNameAndStatus(t *testing.T) {
 func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish:shop,"+apitest.OtherKey+":read:boss"), func(o *httpapi.Options) {
+		h := newTestAPI(t, &Fake{}, WithKeys(t, PublishKey+":publish:shop,"+OtherKey+":read:boss"), func(o *httpapi.Options) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		said := func(n int, words ...string) {
@@ -98,33 +97,33 @@ func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 			log.Reset()
 		}
 		call := func(key, address, body string) {
-			r := apitest.NewRequest("POST", "/v1/messages", body)
+			r := newTestRequest("POST", "/v1/messages", body)
 			r.RemoteAddr = address
 			if key != "" {
 				r.Header.Set("Authorization", "Bearer "+key)
 			}
-			apitest.Serve(h, r)
+			Serve(h, r)
 		}
 		for range 5 {
-			call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(`"delay":"hunter2"`))
+			call(PublishKey, "192.0.2.1:1", Message(`"delay":"hunter2"`))
 		}
 		said(1, "level=INFO", `msg="call refused"`, "call=publish", "status=422", "key=shop", "field=$.delay", "missed=0")
 		time.Sleep(time.Minute)
-		call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(`"url":7`))
+		call(PublishKey, "192.0.2.1:1", Message(`"url":7`))
 		said(1, "missed=4")
-		call(apitest.OtherKey, "192.0.2.1:1", apitest.Message(""))
+		call(OtherKey, "192.0.2.1:1", Message(""))
 		said(1, "status=403", "key=boss", "scope publish")
 		for n := range 1000 {
-			call("a-stranger-hunter2", fmt.Sprintf("192.0.%d.%d:1", n/250, n%250), apitest.Message(""))
+			call("a-stranger-hunter2", fmt.Sprintf("192.0.%d.%d:1", n/250, n%250), Message(""))
 		}
 		require.LessOrEqual(t, strings.Count(log.String(), "\n"), 65, "as many strangers as there are tell no more")
 		require.Contains(t, log.String(), "address=192.0.0.7")
 		log.Reset()
-		call(apitest.PublishKey, "192.0.2.1:1", apitest.Message(""))
-		call(apitest.OtherKey, "192.0.2.1:1", "")
-		r := apitest.NewRequest("GET", "/v1/deliveries?color=red", "")
-		r.Header.Set("Authorization", "Bearer "+apitest.OtherKey)
-		require.Equal(t, 422, apitest.Serve(h, r).Code)
+		call(PublishKey, "192.0.2.1:1", Message(""))
+		call(OtherKey, "192.0.2.1:1", "")
+		r := newTestRequest("GET", "/v1/deliveries?color=red", "")
+		r.Header.Set("Authorization", "Bearer "+OtherKey)
+		require.Equal(t, 422, Serve(h, r).Code)
 		said(0)
 	})
 }
@@ -132,7 +131,7 @@ func TestARefusedCallerIsLoggedOnceAMinute(t *testing.T) {
 // Behind a proxy, the log names the caller and not the proxy, at a rate of its own.
 func TestTheLogNamesTheCallerBehindAProxy(t *testing.T) {
 	var log bytes.Buffer
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithKeys(t, apitest.PublishKey+":publish:shop"), func(o *httpapi.Options) {
+	h := newTestAPI(t, &Fake{}, WithKeys(t, PublishKey+":publish:shop"), func(o *httpapi.Options) {
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -161,7 +160,7 @@ func TestTheLogNamesTheCallerBehindAProxy(t *testing.T) {
 
 func TestAtDebugARefusedCallSaysSo(t *testing.T) {
 	var log bytes.Buffer
-	h := apitest.New(t, &apitest.Fake{}, apitest.WithLog(&log))
-	require.Equal(t, 422, apitest.Get(h, "/v1/deliveries?color=red").Code)
+	h := newTestAPI(t, &Fake{}, WithLog(&log))
+	require.Equal(t, 422, Get(h, "/v1/deliveries?color=red").Code)
 	require.Contains(t, log.String(), `msg="request refused" call=list-deliveries status=422 problem=invalid key=local field=query.color`)
 }

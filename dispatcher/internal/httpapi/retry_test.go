@@ -7,15 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const retryPath = "/v1/messages/a/retry"
 
 func TestARetryTellsWhichWereLeftAndWhy(t *testing.T) {
-	f := &apitest.Fake{View: apitest.Record(t), Left: []dispatcher.Left{dispatcher.LeftInFlight, dispatcher.LeftDelivered}}
-	got := apitest.DecodeAnswer[wire.Retried](t, apitest.Post(apitest.New(t, f), retryPath, ""), 202)
+	f := &Fake{View: Record(t), Left: []dispatcher.Left{dispatcher.LeftInFlight, dispatcher.LeftDelivered}}
+	got := DecodeAnswer[wire.Retried](t, Post(newTestAPI(t, f), retryPath, ""), 202)
 	require.Equal(t, "a", got.ID)
 	require.Len(t, got.Deliveries, 3)
 	for i, why := range []string{"in_flight", "delivered", ""} {
@@ -30,12 +29,12 @@ func TestARetryThatAttemptsNothingIs409WithEachReason(t *testing.T) {
 		"ready": "waiting_for", "in_flight": "wait for its end", "order": "others of its ordering key", "delivered": "all=true",
 		"expired": "publish it anew under another id", "disabled": "resume its lane first", "deleted": "nothing is sent to it",
 	} {
-		f := &apitest.Fake{View: apitest.Record(t), Left: []dispatcher.Left{left, "delivered", "expired"}}
+		f := &Fake{View: Record(t), Left: []dispatcher.Left{left, "delivered", "expired"}}
 		word := map[dispatcher.Left]string{"in_flight": "in-flight"}[left]
 		if word == "" {
 			word = string(left)
 		}
-		p := apitest.RequireProblem(t, apitest.Post(apitest.New(t, f), retryPath, ""), 409, word)
+		p := RequireProblem(t, Post(newTestAPI(t, f), retryPath, ""), 409, word)
 		require.Contains(t, p.Detail, says)
 		require.Len(t, p.Deliveries, 3)
 		require.Equal(t, string(left), p.Deliveries[0].Why)
@@ -46,52 +45,52 @@ func TestARetryThatAttemptsNothingIs409WithEachReason(t *testing.T) {
 }
 
 func TestWhatWasDeliveredIsMeantOnlyWhereItIsSaid(t *testing.T) {
-	f := &apitest.Fake{View: apitest.Record(t)}
-	h := apitest.New(t, f)
+	f := &Fake{View: Record(t)}
+	h := newTestAPI(t, f)
 	for query, want := range map[string]bool{
 		"": false, "?all=false": false, "?all=true": true, "?destination=u_2": true, "?destination=u_2&all=false": true,
 	} {
-		require.Equal(t, 202, apitest.Post(h, retryPath+query, "").Code)
+		require.Equal(t, 202, Post(h, retryPath+query, "").Code)
 		require.Equal(t, want, f.Delivered, query)
 	}
 	f.Calls = nil
 	for _, query := range []string{"?all=1", "?all=", "?all=true&all=true"} {
-		apitest.RequireField(t, apitest.Post(h, retryPath+query, ""), "query.all", "")
+		RequireField(t, Post(h, retryPath+query, ""), "query.all", "")
 	}
-	apitest.RequireField(t, apitest.Serve(h, apitest.NewRequest("DELETE", "/v1/messages/a?all=true", "")), "query.all", "")
+	RequireField(t, Serve(h, newTestRequest("DELETE", "/v1/messages/a?all=true", "")), "query.all", "")
 	require.Empty(t, f.Calls)
 }
 
 func TestAKeyThatMayNotReadGetsTheStatusOfEachDeliveryAndWhatTheRetryDid(t *testing.T) {
-	f := &apitest.Fake{View: apitest.Record(t), Left: []dispatcher.Left{"in_flight", "expired", "delivered"}}
-	h := apitest.New(t, f, apitest.WithKeys(t, apitest.Keys()))
-	r := apitest.NewRequest("POST", retryPath, "")
-	r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
-	w := apitest.Serve(h, r)
-	apitest.RequireProblem(t, w, 409, "in-flight")
+	f := &Fake{View: Record(t), Left: []dispatcher.Left{"in_flight", "expired", "delivered"}}
+	h := newTestAPI(t, f, WithKeys(t, Keys()))
+	r := newTestRequest("POST", retryPath, "")
+	r.Header.Set("Authorization", "Bearer "+PublishKey)
+	w := Serve(h, r)
+	RequireProblem(t, w, 409, "in-flight")
 	require.Contains(t, w.Body.String(), `"deliveries":[{"id":"u_1:a","destination":"u_1","status":"retrying","retried":false,"why":"in_flight"},`)
 	require.NotContains(t, w.Body.String(), "http://")
 
 	var reported []string
 	for _, err := range []error{dispatcher.ErrNoDelivery, dispatcher.ErrNotFound, dispatcher.ErrNoEndpoint} {
 		f.Err = fmt.Errorf("message a: %w", err)
-		r := apitest.NewRequest("POST", retryPath+"?destination=u_9", "")
-		r.Header.Set("Authorization", "Bearer "+apitest.PublishKey)
-		reported = append(reported, apitest.RequireProblem(t, apitest.Serve(h, r), 404, "not-found").Detail)
+		r := newTestRequest("POST", retryPath+"?destination=u_9", "")
+		r.Header.Set("Authorization", "Bearer "+PublishKey)
+		reported = append(reported, RequireProblem(t, Serve(h, r), 404, "not-found").Detail)
 	}
 	require.Equal(t, reported[0], reported[1], "which of them there are is not told")
 	require.Equal(t, reported[0], reported[2])
 }
 
 func TestAReadThatFailsDoesNotWonderWhetherItChangedAnything(t *testing.T) {
-	f := &apitest.Fake{Err: fmt.Errorf("message a: %w", dispatcher.ErrUnavailable)}
-	h := apitest.New(t, f)
+	f := &Fake{Err: fmt.Errorf("message a: %w", dispatcher.ErrUnavailable)}
+	h := newTestAPI(t, f)
 	for _, path := range []string{"/v1/messages/a", "/v1/deliveries", "/v1/stats", "/v1/endpoints"} {
-		w := apitest.Get(h, path)
-		p := apitest.RequireProblem(t, w, 503, "unavailable")
+		w := Get(h, path)
+		p := RequireProblem(t, w, 503, "unavailable")
 		require.Equal(t, "nothing could be read; ask again in a moment", p.Detail, path)
 		require.Equal(t, "1", w.Header().Get("Retry-After"))
 	}
-	p := apitest.RequireProblem(t, apitest.Post(h, retryPath, ""), 503, "unavailable")
+	p := RequireProblem(t, Post(h, retryPath, ""), 503, "unavailable")
 	require.Contains(t, p.Detail, "it is not known whether the change was made")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -84,8 +83,8 @@ func apiOperations(t *testing.T) (all []apiOperation) {
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}
-	h := apitest.New(t, &apitest.Fake{}, func(o *httpapi.Options) { o.Metrics = http.NotFoundHandler() })
-	require.NoError(t, json.Unmarshal(apitest.Get(h, "/openapi.json").Body.Bytes(), &doc))
+	h := newTestAPI(t, &Fake{}, func(o *httpapi.Options) { o.Metrics = http.NotFoundHandler() })
+	require.NoError(t, json.Unmarshal(Get(h, "/openapi.json").Body.Bytes(), &doc))
 	for path, methods := range doc.Paths {
 		for method, o := range methods {
 			all = append(all, apiOperation{o.OperationID, strings.ToUpper(method), path})
@@ -108,7 +107,7 @@ func TestWhoMayCallEachOperation(t *testing.T) {
 		case strings.Contains(o.path, "/jobs/"):
 			id = "job_7"
 		case strings.Contains(o.path, "/links/"):
-			id = apitest.Link().ID
+			id = Link().ID
 		}
 		path := strings.NewReplacer("{id}", id, "{lane}", "u_1", "{name}", "a").Replace(o.path)
 		if o.id == "retry-message" {
@@ -116,14 +115,14 @@ func TestWhoMayCallEachOperation(t *testing.T) {
 		}
 		for i, c := range rightsCallers {
 			about := o.id + " by " + c.name
-			f := &apitest.Fake{View: apitest.Record(t), FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t), Secret: apitest.MustSecret(t, signer.Standard, apitest.SecretNew)}}
+			f := &Fake{View: Record(t), FakeEndpoints: FakeEndpoints{There: Endpoint(t), Secret: MustSecret(t, signer.Standard, SecretNew)}}
 			f.There.Tenant, f.View.Message.Tenant = "of a", "of a"
 			to := path
 			if c.link != nil && c.link.View.Endpoint != "" {
 				f.View.Deliveries[0].ID.Lane = f.There.Lane()
 				to = strings.Replace(path, "u_1", f.There.ID, 1)
 			}
-			r := apitest.NewRequest(o.method, to, "")
+			r := newTestRequest(o.method, to, "")
 			if c.key != "" {
 				r.Header.Set("Authorization", "Bearer "+c.key)
 			}
@@ -131,7 +130,7 @@ func TestWhoMayCallEachOperation(t *testing.T) {
 				r = r.WithContext(dispatcher.WithBrowser(r.Context(), *c.link))
 			}
 			served := false
-			w := apitest.Serve(apitest.New(t, f, apitest.WithKeys(t, rightsKeys), func(o *httpapi.Options) {
+			w := Serve(newTestAPI(t, f, WithKeys(t, rightsKeys), func(o *httpapi.Options) {
 				o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })
 			}), r)
 			if cells[i] == '+' {

@@ -19,7 +19,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -28,20 +27,20 @@ func given(contentType, body string) dispatcher.Given {
 		Claimed: dispatcher.Claimed{
 			ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Attempt: 2,
 			Message: &dispatcher.Message{
-				ID: "msg_1", Topic: "order.unpaid", Tenant: "acme", Subject: "o-7", Body: []byte(body), ContentType: contentType, CreatedAt: apitest.Now,
+				ID: "msg_1", Topic: "order.unpaid", Tenant: "acme", Subject: "o-7", Body: []byte(body), ContentType: contentType, CreatedAt: Now,
 			},
 		},
-		Lease: "2.TOKEN.0123456789", Until: apitest.Now.Add(time.Minute),
+		Lease: "2.TOKEN.0123456789", Until: Now.Add(time.Minute),
 		Header: http.Header{"Webhook-Id": {"msg_1"}, "X-Shop": {"7"}},
 	}
 }
 
 func TestATakeAnswersWhatACallWouldBring(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("application/json", `{"b": 1,  "a":"<é>"}`), given("text/plain", "hi")}, nil
 	}
-	w := apitest.Post(apitest.New(t, f), "/v1/queues/orders/take", "")
+	w := Post(newTestAPI(t, f), "/v1/queues/orders/take", "")
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
 	head := `"id":"q_orders:msg_1","lease":"2.TOKEN.0123456789","lease_until":"2026-01-31T11:01:00.123Z","attempt":2,` +
@@ -55,11 +54,11 @@ func TestATakeAnswersWhatACallWouldBring(t *testing.T) {
 
 func TestABodyIsShownByteForByte(t *testing.T) {
 	for _, body := range []string{`{"a":1}`, "{\n \"a\" : 1.0e5 }", ` {"a":1}`, `[1]` + "\n", `{"a":1,"a":2}`, `"\ud800"`, "\"\xff\"", `{`, ``, `null`} {
-		f := &apitest.Fake{}
+		f := &Fake{}
 		f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 			return []dispatcher.Given{given("application/cloudevents+json; charset=utf-8", body)}, nil
 		}
-		w := apitest.Post(apitest.New(t, f), "/v1/queues/orders/take", "")
+		w := Post(newTestAPI(t, f), "/v1/queues/orders/take", "")
 		var got wire.Taken
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), w.Body.String())
 		require.Equal(t, body, string(got.Data[0].Bytes()))
@@ -67,9 +66,9 @@ func TestABodyIsShownByteForByte(t *testing.T) {
 }
 
 func TestATakeSaysWhatItWants(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
-	w := apitest.Post(h, "/v1/queues/a.b-c_D/take", `{"max":100,"lease":"1h","wait":30}`)
+	f := &Fake{}
+	h := newTestAPI(t, f)
+	w := Post(h, "/v1/queues/a.b-c_D/take", `{"max":100,"lease":"1h","wait":30}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.JSONEq(t, `{"data":[]}`, w.Body.String())
 	require.Equal(t, dispatcher.TakerAsk{Lane: "q_a.b-c_D", Owner: (callers.APIKey{}).Owner(), Most: 100, For: time.Hour, Wait: 30 * time.Second}, f.Asks[0])
@@ -77,67 +76,67 @@ func TestATakeSaysWhatItWants(t *testing.T) {
 		`{"max":0}`: "$.max", `{"max":101}`: "$.max", `{"max":"1"}`: "$.max", `{"lease":"999ms"}`: "$.lease", `{"lease":"1h1s"}`: "$.lease",
 		`{"wait":"31s"}`: "$.wait", `{"wait":"-1s"}`: "$.wait", `{"limit":1}`: "$.limit", `[]`: "$",
 	} {
-		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/take", body), 422, "invalid")
+		p := RequireProblem(t, Post(h, "/v1/queues/orders/take", body), 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
 	require.Len(t, f.Asks, 1)
 }
 
 func TestOnlyQueuesAndPullEndpointsAreTakenFrom(t *testing.T) {
-	f := &apitest.Fake{}
-	f.There = apitest.Endpoint(t)
-	h := apitest.New(t, f)
+	f := &Fake{}
+	f.There = Endpoint(t)
+	h := newTestAPI(t, f)
 	for _, call := range []string{"take", "settle"} {
 		body := ""
 		if call == "settle" {
 			body = `{"results":[{"id":"q_a:b","outcome":"delivered"}]}`
 		}
 		for _, name := range []string{"u_1", "q_orders", "a%20b", "a~b", strings.Repeat("x", 65), "a%2Fb"} {
-			p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/"+name+"/"+call, body), 422, "invalid")
+			p := RequireProblem(t, Post(h, "/v1/queues/"+name+"/"+call, body), 422, "invalid")
 			require.Equal(t, "path.name", p.Errors[0].Path, name)
 		}
-		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_123456789/"+call, body), 422, "invalid")
+		p := RequireProblem(t, Post(h, "/v1/queues/ep_123456789/"+call, body), 422, "invalid")
 		require.Contains(t, p.Errors[0].Detail, "kind pull")
 	}
 	f.There.Pull = true
-	require.Equal(t, 200, apitest.Post(h, "/v1/queues/ep_123456789/take", "").Code)
+	require.Equal(t, 200, Post(h, "/v1/queues/ep_123456789/take", "").Code)
 	require.Equal(t, dispatcher.Lane("ep_123456789"), f.Asks[0].Lane)
 	f.There = nil
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_123456789/take", ""), 404, "not-found")
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/ep_/take", ""), 404, "not-found")
+	RequireProblem(t, Post(h, "/v1/queues/ep_123456789/take", ""), 404, "not-found")
+	RequireProblem(t, Post(h, "/v1/queues/ep_/take", ""), 404, "not-found")
 	settles := `{"results":[{"id":"ep_123456789:m","outcome":"delivered"}]}`
-	require.Equal(t, 200, apitest.Post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
+	require.Equal(t, 200, Post(h, "/v1/queues/ep_123456789/settle", settles).Code, "it was deleted while this was taken")
 }
 
 // The queue would stay empty, and its caller would wait for ever.
 func TestTheUIDOfAPullEndpointIsNoUnknownQueue(t *testing.T) {
-	f := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
 	f.There.UID = "pull-1"
-	h := apitest.New(t, f)
+	h := newTestAPI(t, f)
 	f.There.Pull = true
-	p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/pull-1/take", `{"wait":"30s"}`), 422, "invalid")
+	p := RequireProblem(t, Post(h, "/v1/queues/pull-1/take", `{"wait":"30s"}`), 422, "invalid")
 	require.Equal(t, []string{"path.name", "is no queue, but the uid of an endpoint: take from its id, ep_123456789"}, []string{p.Errors[0].Path, p.Errors[0].Detail})
 	require.Empty(t, f.Asks)
 	require.Equal(t, []dispatcher.Lane{"q_pull-1"}, f.AskedLanes)
-	require.Equal(t, 200, apitest.Post(h, "/v1/queues/other/take", "").Code)
+	require.Equal(t, 200, Post(h, "/v1/queues/other/take", "").Code)
 	f.State.Lane = "q_pull-1"
-	require.Equal(t, 200, apitest.Post(h, "/v1/queues/pull-1/take", "").Code, "a queue of that name is there")
+	require.Equal(t, 200, Post(h, "/v1/queues/pull-1/take", "").Code, "a queue of that name is there")
 	f.State.Lane = ""
-	require.Equal(t, 200, apitest.Post(h, "/v1/queues/pull-1/take", "").Code, "it is known")
+	require.Equal(t, 200, Post(h, "/v1/queues/pull-1/take", "").Code, "it is known")
 
-	push := &apitest.Fake{FakeEndpoints: apitest.FakeEndpoints{There: apitest.Endpoint(t)}}
+	push := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
 	push.There.UID = "push-1"
-	require.Equal(t, 200, apitest.Post(apitest.New(t, push), "/v1/queues/push-1/take", "").Code)
+	require.Equal(t, 200, Post(newTestAPI(t, push), "/v1/queues/push-1/take", "").Code)
 }
 
 func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {
 	const all, orders, reads = "consume-all-0123456789", "consume-orders-0123456", "read-0123456789abcdef"
-	f := &apitest.Fake{}
-	h := apitest.New(t, f, apitest.WithKeys(t, all+":consume,"+orders+":consume@orders+consume@ep_123456789,"+reads+":read+publish"))
+	f := &Fake{}
+	h := newTestAPI(t, f, WithKeys(t, all+":consume,"+orders+":consume@orders+consume@ep_123456789,"+reads+":read+publish"))
 	take := func(key, queue string) int {
-		r := apitest.NewRequest("POST", "/v1/queues/"+queue+"/take", "")
+		r := newTestRequest("POST", "/v1/queues/"+queue+"/take", "")
 		r.Header.Set("Authorization", "Bearer "+key)
-		return apitest.Serve(h, r).Code
+		return Serve(h, r).Code
 	}
 	require.Equal(t, 200, take(all, "orders"))
 	require.Equal(t, 200, take(all, "other"))
@@ -151,21 +150,21 @@ func TestAKeyTakesOnlyFromItsQueues(t *testing.T) {
 }
 
 func TestSoManyMayWait(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		entered <- struct{}{}
 		<-leave
 		return nil, nil
 	}
-	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
 	over := make(chan int)
-	go func() { over <- apitest.Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`).Code }()
+	go func() { over <- Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`).Code }()
 	<-entered
-	w := apitest.Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`)
-	apitest.RequireProblem(t, w, 429, "waiting")
+	w := Post(h, "/v1/queues/orders/take", `{"wait":"5s"}`)
+	RequireProblem(t, w, 429, "waiting")
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	go func() { over <- apitest.Post(h, "/v1/queues/orders/take", "").Code }()
+	go func() { over <- Post(h, "/v1/queues/orders/take", "").Code }()
 	<-entered // it does not wait
 	close(leave)
 	require.Equal(t, 200, <-over)
@@ -178,21 +177,21 @@ type brokenWriter struct{ *httptest.ResponseRecorder }
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestAnAnswerThatCanNotBeWrittenIsGivenBack(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("text/plain", "a"), given("text/plain", "b")}, nil
 	}
-	h := apitest.New(t, f)
-	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, apitest.NewRequest("POST", "/v1/queues/orders/take", ""))
+	h := newTestAPI(t, f)
+	h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, newTestRequest("POST", "/v1/queues/orders/take", ""))
 	require.Equal(t, 2, f.Given())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	apitest.Serve(h, apitest.NewRequest("POST", "/v1/queues/orders/take", "").WithContext(ctx))
+	Serve(h, newTestRequest("POST", "/v1/queues/orders/take", "").WithContext(ctx))
 	require.Equal(t, 4, f.Given())
 }
 
 func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	entered, ended := make(chan struct{}), make(chan error, 1)
 	f.OnTake = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		close(entered)
@@ -201,7 +200,7 @@ func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		apitest.New(t, f).ServeHTTP(w, r)
+		newTestAPI(t, f).ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -218,7 +217,7 @@ func TestACallerThatHangsUpEndsItsWait(t *testing.T) {
 
 func TestAKeyThatIsTakenAwayWhileItWaitsGetsNothing(t *testing.T) {
 	const key = "consume-orders-0123456"
-	f := &apitest.Fake{}
+	f := &Fake{}
 	keys, err := callers.ParseAPIKeys(key + ":consume@orders")
 	require.NoError(t, err)
 	ring := callers.NewKeyRing(keys)
@@ -227,21 +226,21 @@ func TestAKeyThatIsTakenAwayWhileItWaitsGetsNothing(t *testing.T) {
 		ring.Renew(other)
 		return []dispatcher.Given{given("text/plain", "a")}, err
 	}
-	h := apitest.New(t, f, func(o *httpapi.Options) { o.Keys = ring })
-	r := apitest.NewRequest("POST", "/v1/queues/orders/take", "")
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Keys = ring })
+	r := newTestRequest("POST", "/v1/queues/orders/take", "")
 	r.Header.Set("Authorization", "Bearer "+key)
-	apitest.RequireProblem(t, apitest.Serve(h, r), 401, "unauthorized")
+	RequireProblem(t, Serve(h, r), 401, "unauthorized")
 	require.Equal(t, 1, f.Given())
 }
 
 func TestASettleSaysWhatBecameOfEach(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	f.Settled = []dispatcher.TakerSettled{
-		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "a"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusInFlight, Until: apitest.Now},
+		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "a"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusInFlight, Until: Now},
 		{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "b"}, Result: dispatcher.TakerUnknown},
 	}
-	h := apitest.New(t, f)
-	w := apitest.Post(h, "/v1/queues/orders/settle", `{"results":[
+	h := newTestAPI(t, f)
+	w := Post(h, "/v1/queues/orders/settle", `{"results":[
 		{"id":"q_orders:a","lease":"1.t.h","outcome":"extend","after":"1m"},{"id":"q_orders:b","outcome":"retry","after":0,"error":"no stock"},
 		{"id":"q_orders:c","lease":"1.t.h","outcome":"retry"},{"id":"q_orders:d","outcome":"dead","after":null},{"id":"q_orders:e","outcome":"delivered"}]}`)
 	require.Equal(t, 200, w.Code, w.Body.String())
@@ -259,8 +258,8 @@ func TestASettleSaysWhatBecameOfEach(t *testing.T) {
 }
 
 func TestASettleNamesEachMistake(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	one := func(more string) string {
 		return `{"results":[{"id":"q_a:b","outcome":"delivered"},{"id":"q_a:b",` + more + `}]}`
 	}
@@ -274,23 +273,23 @@ func TestASettleNamesEachMistake(t *testing.T) {
 		one(`"outcome":"extend","after":"0s"`): "$.results[1].after", one(`"outcome":"retry","more":1`): "$.results[1].more",
 		one(`"outcome":"retry","error":7`): "$.results[1].error", one(`"outcome":"retry","after":"soon"`): "$.results[1].after",
 	} {
-		p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", body), 422, "invalid")
+		p := RequireProblem(t, Post(h, "/v1/queues/orders/settle", body), 422, "invalid")
 		require.Equal(t, path, p.Errors[0].Path, body)
 	}
 	many := strings.Repeat(`{"id":"q_a:b","outcome":"delivered"},`, 1001)
-	p := apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", `{"results":[`+strings.TrimSuffix(many, ",")+`]}`), 422, "invalid")
+	p := RequireProblem(t, Post(h, "/v1/queues/orders/settle", `{"results":[`+strings.TrimSuffix(many, ",")+`]}`), 422, "invalid")
 	require.Contains(t, p.Errors[0].Detail, "1000")
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/queues/orders/settle", ""), 415, "unsupported-media-type")
+	RequireProblem(t, Post(h, "/v1/queues/orders/settle", ""), 415, "unsupported-media-type")
 	require.Nil(t, f.OnSettle)
 }
 
 func TestTheClientTakesAndSettles(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	f.OnTake = func(context.Context, dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		return []dispatcher.Given{given("application/json", `{"a":1.0}`)}, nil
 	}
 	f.Settled = []dispatcher.TakerSettled{{ID: dispatcher.DeliveryID{Lane: "q_orders", Message: "msg_1"}, Result: dispatcher.TakerOK, Status: dispatcher.StatusRetrying}}
-	srv := httptest.NewServer(apitest.New(t, f))
+	srv := httptest.NewServer(newTestAPI(t, f))
 	t.Cleanup(srv.Close)
 	c, err := client.New(srv.URL, "")
 	require.NoError(t, err)
@@ -307,7 +306,7 @@ func TestTheClientTakesAndSettles(t *testing.T) {
 }
 
 func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
-	f := &apitest.Fake{}
+	f := &Fake{}
 	f.OnTake = func(ctx context.Context, _ dispatcher.TakerAsk) ([]dispatcher.Given, error) {
 		select {
 		case <-ctx.Done():
@@ -316,7 +315,7 @@ func TestALongWaitOutlastsTheServersDeadlines(t *testing.T) {
 			return []dispatcher.Given{given("text/plain", "hi")}, nil
 		}
 	}
-	srv := httptest.NewUnstartedServer(apitest.New(t, f))
+	srv := httptest.NewUnstartedServer(newTestAPI(t, f))
 	srv.Config.ReadTimeout, srv.Config.WriteTimeout = time.Second, time.Second
 	srv.Start()
 	t.Cleanup(srv.Close)

@@ -9,19 +9,18 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 func TestATickAnswersWhatWasDoneAndWhenToCallAgain(t *testing.T) {
-	f := &apitest.Fake{Ticked: dispatcher.Tick{Attempted: 3, Delivered: 2, Dead: 1, Next: time.Date(2026, 1, 31, 12, 0, 0, 1e6, time.UTC)}}
-	h := apitest.New(t, f)
-	w := apitest.Post(h, "/v1/tick", "")
+	f := &Fake{Ticked: dispatcher.Tick{Attempted: 3, Delivered: 2, Dead: 1, Next: time.Date(2026, 1, 31, 12, 0, 0, 1e6, time.UTC)}}
+	h := newTestAPI(t, f)
+	w := Post(h, "/v1/tick", "")
 	require.Equal(t, 200, w.Code)
 	require.JSONEq(t, `{"attempted":3,"delivered":2,"dead":1,"next_due_at":"2026-01-31T12:00:00.001Z"}`, w.Body.String())
 	require.Equal(t, 25*time.Second, f.Within)
 	f.Ticked.Next = time.Time{}
 	for text, want := range map[string]time.Duration{"1s": time.Second, "2.5": 2500 * time.Millisecond, "60": time.Minute, "1m": time.Minute} {
-		w = apitest.Post(h, "/v1/tick?for="+text, "{}")
+		w = Post(h, "/v1/tick?for="+text, "{}")
 		require.Equal(t, 200, w.Code)
 		require.JSONEq(t, `{"attempted":3,"delivered":2,"dead":1,"next_due_at":null}`, w.Body.String())
 		require.Equal(t, want, f.Within)
@@ -29,35 +28,35 @@ func TestATickAnswersWhatWasDoneAndWhenToCallAgain(t *testing.T) {
 }
 
 func TestATickLastsASecondToAMinute(t *testing.T) {
-	f := &apitest.Fake{}
-	h := apitest.New(t, f)
+	f := &Fake{}
+	h := newTestAPI(t, f)
 	for _, text := range []string{"0s", "999ms", "61s", "1d", "-5s", "soon", "1e3", "%205s", ""} {
-		apitest.RequireField(t, apitest.Post(h, "/v1/tick?for="+text, ""), "query.for", "")
+		RequireField(t, Post(h, "/v1/tick?for="+text, ""), "query.for", "")
 	}
-	apitest.RequireField(t, apitest.Post(h, "/v1/tick?wait=5s", ""), "query.wait", "unknown")
-	apitest.RequireField(t, apitest.Post(h, "/v1/tick", `{"for":"5s"}`), "$", "no body")
+	RequireField(t, Post(h, "/v1/tick?wait=5s", ""), "query.wait", "unknown")
+	RequireField(t, Post(h, "/v1/tick", `{"for":"5s"}`), "$", "no body")
 	require.Empty(t, f.Calls)
 }
 
 func TestAnInstanceThatAcceptsOnlyRefusesTicks(t *testing.T) {
-	f := &apitest.Fake{Err: dispatcher.ErrAcceptsOnly}
-	apitest.RequireProblem(t, apitest.Post(apitest.New(t, f), "/v1/tick", ""), 409, "accepts-only")
+	f := &Fake{Err: dispatcher.ErrAcceptsOnly}
+	RequireProblem(t, Post(newTestAPI(t, f), "/v1/tick", ""), 409, "accepts-only")
 	f.Err = dispatcher.ErrStopping
-	apitest.RequireProblem(t, apitest.Post(apitest.New(t, f), "/v1/tick", ""), 503, "unavailable")
+	RequireProblem(t, Post(newTestAPI(t, f), "/v1/tick", ""), 503, "unavailable")
 }
 
 func TestTicksThatWaitAreBounded(t *testing.T) {
-	f := &apitest.Fake{Waits: make(chan struct{})}
-	h := apitest.New(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
+	f := &Fake{Waits: make(chan struct{})}
+	h := newTestAPI(t, f, func(o *httpapi.Options) { o.Waiting = 1 })
 	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- apitest.Post(h, "/v1/tick", "") }()
+	go func() { first <- Post(h, "/v1/tick", "") }()
 	require.Eventually(t, func() bool {
 		f.Mu.Lock()
 		defer f.Mu.Unlock()
 		return len(f.Calls) == 1
 	}, 10*time.Second, time.Millisecond)
-	apitest.RequireProblem(t, apitest.Post(h, "/v1/tick", ""), 429, "waiting")
+	RequireProblem(t, Post(h, "/v1/tick", ""), 429, "waiting")
 	close(f.Waits)
 	require.Equal(t, 200, (<-first).Code)
-	require.Equal(t, 200, apitest.Post(h, "/v1/tick", "").Code)
+	require.Equal(t, 200, Post(h, "/v1/tick", "").Code)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/apitest"
 )
 
 // The document has each list of words where a field of package wire, or a filter of the
@@ -33,7 +32,7 @@ func TestTheWordsOfTheDocumentAreThoseOfTheLists(t *testing.T) {
 	for name := range lists {
 		require.True(t, used[name], "no field has the list %s", name)
 	}
-	text := apitest.Get(apitest.New(t, &apitest.Fake{}), "/openapi.json").Body.String()
+	text := Get(newTestAPI(t, &Fake{}), "/openapi.json").Body.String()
 	for name, of := range map[string]string{"status": "status", "reason": "dead_reason", "waiting": "waiting_for", "class": "class", "scheme": "signature"} {
 		require.Contains(t, text, `"`+of+`":{`)
 		require.Contains(t, text, `"enum":["`+strings.Join(lists[name], `","`)+`"]`, of)
@@ -41,11 +40,11 @@ func TestTheWordsOfTheDocumentAreThoseOfTheLists(t *testing.T) {
 }
 
 func TestATakerMayReportEachOutcome(t *testing.T) {
-	h := apitest.New(t, &apitest.Fake{})
+	h := newTestAPI(t, &Fake{})
 	for _, outcome := range dispatcher.TakerOutcomes {
-		body := apitest.Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"`+outcome+`"}]}`).Body.String()
+		body := Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"`+outcome+`"}]}`).Body.String()
 		require.NotContains(t, body, `"$.results[0].outcome"`, outcome)
 	}
-	body := apitest.Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"done"}]}`).Body.String()
+	body := Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"done"}]}`).Body.String()
 	require.Contains(t, body, strings.Join(dispatcher.TakerOutcomes[:3], ", "))
 }

@@ -1,5 +1,4 @@
-// Package apitest serves the API on a fake process, for tests.
-package apitest
+package httpapi_test
 
 import (
 	"context"

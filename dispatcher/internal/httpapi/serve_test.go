@@ -1,4 +1,4 @@
-package apitest
+package httpapi_test
 
 import (
 	"bytes"
@@ -46,8 +46,8 @@ func Policy() dispatcher.Policy {
 	}
 }
 
-// New is the real handler on a fake engine, open to this host.
-func New(t testing.TB, f *Fake, change ...func(*httpapi.Options)) http.Handler {
+// newTestAPI is the real handler on a fake engine, open to this host.
+func newTestAPI(t testing.TB, f *Fake, change ...func(*httpapi.Options)) http.Handler {
 	t.Helper()
 	o := PortsOf(f)
 	o.Policy, o.Version, o.Log = Policy(), "1.2.3", slog.New(slog.DiscardHandler)
@@ -79,8 +79,8 @@ func WithLog(w io.Writer) func(*httpapi.Options) {
 	}
 }
 
-// NewRequest returns a request to the loopback host, with a JSON body if there is one.
-func NewRequest(method, target, body string) *http.Request {
+// newTestRequest returns a request to the loopback host, with a JSON body if there is one.
+func newTestRequest(method, target, body string) *http.Request {
 	r := httptest.NewRequest(method, "http://localhost:8080"+target, strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -97,12 +97,12 @@ func Serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 
 // Post sends a body.
 func Post(h http.Handler, target, body string) *httptest.ResponseRecorder {
-	return Serve(h, NewRequest("POST", target, body))
+	return Serve(h, newTestRequest("POST", target, body))
 }
 
 // Get reads a path.
 func Get(h http.Handler, target string) *httptest.ResponseRecorder {
-	return Serve(h, NewRequest("GET", target, ""))
+	return Serve(h, newTestRequest("GET", target, ""))
 }
 
 // RequireProblem checks that the answer is a problem of this kind, and reads it.
@@ -143,11 +143,11 @@ func DecodeAnswer[T any](t testing.TB, w *httptest.ResponseRecorder, status int)
 	return out
 }
 
-// NewClient returns the public client for the real server. It does not retry, because each
+// newTestClient returns the public client for the real server. It does not retry, because each
 // response is checked.
-func NewClient(t testing.TB, f *Fake, change ...func(*httpapi.Options)) *client.Client {
+func newTestClient(t testing.TB, f *Fake, change ...func(*httpapi.Options)) *client.Client {
 	t.Helper()
-	srv := httptest.NewServer(New(t, f, append(change, WithKeys(t, Keys()))...))
+	srv := httptest.NewServer(newTestAPI(t, f, append(change, WithKeys(t, Keys()))...))
 	t.Cleanup(srv.Close)
 	c, err := client.New(srv.URL+"/", AdminKey, client.WithRepeats(client.Repeats{Tries: 1}))
 	require.NoError(t, err)
@@ -162,11 +162,11 @@ func WithLinks(o *httpapi.Options) {
 // WaitMost ends a test that hangs.
 const WaitMost = 2 * time.Minute
 
-// NewServer serves an API over TCP, as a process does.
-func NewServer(t testing.TB, f *Fake, change ...func(*httpapi.Options)) string {
+// newTestServer serves an API over TCP, as a process does.
+func newTestServer(t testing.TB, f *Fake, change ...func(*httpapi.Options)) string {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s := callers.Server(New(t, f, change...), log)
+	s := callers.Server(newTestAPI(t, f, change...), log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)

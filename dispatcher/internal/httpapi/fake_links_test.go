@@ -1,4 +1,4 @@
-package apitest
+package httpapi_test
 
 import (
 	"context"

@@ -149,24 +149,28 @@ func (j *jobCommand) add(cmd *cobra.Command) {
 
 // closeBreakers resumes the lanes of the filter whose breakers are open.
 func (j *jobCommand) closeBreakers(ctx context.Context, c *client.Client) error {
-	return eachPage("", func(cursor string) (*string, error) {
-		page, err := c.Lanes(ctx, client.MaxPage, cursor)
-		if to := j.request.Destination; len(to) > 0 {
-			page, err = c.LanesOf(ctx, strings.Join(j.request.Tenant, ""), to...)
+	closeOne := func(l wire.LaneState) (err error) {
+		if l.State == "open" && (len(j.request.Tenant) == 0 || slices.Contains(j.request.Tenant, l.Tenant)) {
+			_, err = c.ResumeLane(ctx, l.Lane, "")
+		}
+		return err
+	}
+	if to := j.request.Destination; len(to) > 0 {
+		page, err := c.LanesOf(ctx, strings.Join(j.request.Tenant, ""), to...)
+		for i := 0; err == nil && i < len(page.Data); i++ {
+			err = closeOne(page.Data[i])
+		}
+		return err
+	}
+	for l, err := range c.EachLane(ctx) {
+		if err == nil {
+			err = closeOne(l)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, l := range page.Data {
-			if l.State != "open" || len(j.request.Tenant) > 0 && !slices.Contains(j.request.Tenant, l.Tenant) {
-				continue
-			}
-			if _, err := c.ResumeLane(ctx, l.Lane, ""); err != nil {
-				return nil, err
-			}
-		}
-		return page.NextCursor, nil
-	})
+	}
+	return nil
 }
 
 func (j *jobCommand) carryOut(cmd *cobra.Command, s world, c *client.Client, asJSON bool) error {

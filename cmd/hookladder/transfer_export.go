@@ -54,35 +54,29 @@ type exportedEndpoints struct {
 	Endpoints, NoUID, NoSecret, Headers int
 }
 
-// Run writes the endpoints to out, page by page.
+// Run writes the endpoints to out.
 func (x *endpointExport) Run(ctx context.Context, out io.Writer) (n exportedEndpoints, err error) {
 	buffered := bufio.NewWriter(out)
 	write, end := x.writer(buffered)
 	secrets := true
-	for cursor := ""; ; {
-		page, err := x.Client.Endpoints(ctx, client.EndpointFilter{Tenants: x.Tenants, Limit: client.MaxPage, Cursor: cursor})
+	for view, err := range x.Client.EachEndpoint(ctx, client.EndpointFilter{Tenants: x.Tenants}) {
 		if err != nil {
 			return n, err
 		}
-		for _, view := range page.Data {
-			e := view.Endpoint
-			if secrets {
-				if e.Secret, err = x.secret(ctx, view.ID); errors.Is(err, client.ErrDenied) {
-					secrets = false
-				} else if err != nil {
-					return n, err
-				}
-			}
-			n.count(&e)
-			if err := write(&e); err != nil {
+		e := view.Endpoint
+		if secrets {
+			if e.Secret, err = x.secret(ctx, view.ID); errors.Is(err, client.ErrDenied) {
+				secrets = false
+			} else if err != nil {
 				return n, err
 			}
 		}
-		if page.NextCursor == nil {
-			return n, errors.Join(end(), buffered.Flush())
+		n.count(&e)
+		if err := write(&e); err != nil {
+			return n, err
 		}
-		cursor = *page.NextCursor
 	}
+	return n, errors.Join(end(), buffered.Flush())
 }
 
 // secret returns the current secret of an endpoint. It is empty if the endpoint was deleted

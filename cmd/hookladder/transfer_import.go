@@ -307,30 +307,24 @@ func textPatch(want, have map[string]string) map[string]any {
 // prune deletes the endpoints with a uid that the file does not name. It keeps those
 // without one.
 func (m *endpointImport) prune(ctx context.Context, n *importedEndpoints) error {
-	f := client.EndpointFilter{Limit: client.MaxPage}
+	var f client.EndpointFilter
 	if m.Tenant != nil {
 		f.Tenants = []string{*m.Tenant}
 	}
 	var gone []string
 	of, waiting := 0, 0
-	for more := true; more; {
-		page, err := m.Client.Endpoints(ctx, f)
+	for e, err := range m.Client.EachEndpoint(ctx, f) {
 		if err != nil {
 			return err
 		}
-		for _, e := range page.Data {
-			if e.UID == "" {
-				continue
-			}
-			of++
-			if m.lines[e.UID] == 0 {
-				gone = append(gone, e.UID)
-				waiting += e.Waiting
-				m.Say("delete %s: %d waiting", e.UID, e.Waiting)
-			}
+		if e.UID == "" {
+			continue
 		}
-		if more = page.NextCursor != nil; more {
-			f.Cursor = *page.NextCursor
+		of++
+		if m.lines[e.UID] == 0 {
+			gone = append(gone, e.UID)
+			waiting += e.Waiting
+			m.Say("delete %s: %d waiting", e.UID, e.Waiting)
 		}
 	}
 	if m.DryRun {

@@ -291,7 +291,10 @@ func (f *sendFlags) describe(m *wire.Message) error {
 	}
 	m.Topic, m.Tenant, m.Subject = cmp.Or(f.topic, m.Topic), cmp.Or(f.tenant, m.Tenant), cmp.Or(f.subject, m.Subject)
 	m.OrderingKey, m.ContentType = cmp.Or(f.orderingKey, m.OrderingKey), cmp.Or(f.contentType, m.ContentType)
-	m.MaxAttempts, m.RequireMatch = cmp.Or(f.maxAttempts, m.MaxAttempts), f.requireMatch || m.RequireMatch
+	m.MaxAttempts = cmp.Or(f.maxAttempts, m.MaxAttempts)
+	if m.RequireMatch == nil || f.requireMatch {
+		m.RequireMatch = &f.requireMatch
+	}
 	for _, d := range []struct {
 		flag, text string
 		to         *wire.Duration

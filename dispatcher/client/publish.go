@@ -16,6 +16,9 @@ import (
 // Publish publishes a message. Its body is sent byte for byte. A message without an ID
 // gets one here, so that a retry never publishes a second message. m is not changed.
 //
+// If m names no URL, Endpoint or Queue, it goes to all matching endpoints. If none matches,
+// Publish returns a *Problem of type unmatched, unless m.RequireMatch is new(false).
+//
 // The result always has the ID, even with an error. Unless the API refused the message,
 // it may be stored: publish it again with that ID until the call succeeds. The span of ctx, if
 // there is one, is kept with the message, and no part of it.

@@ -45,7 +45,8 @@ func Schema() string { return schema }
 // database is down.
 //
 // The relay finds errors that Publish can't, such as an unknown endpoint. It moves the
-// message to the table hookladder_rejected.
+// message to the table hookladder_rejected. So it does with a message that names no URL,
+// Endpoint or Queue and matches no endpoint, unless its RequireMatch is new(false).
 func Publish[Tag any](ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (Tag, error)
 }, m *wire.Message) (id string, err error) {

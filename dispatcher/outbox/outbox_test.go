@@ -243,6 +243,29 @@ func TestPublishingNotifiesWhileTheRelayIsAsleep(t *testing.T) {
 	require.Empty(t, heard())
 }
 
+// written is a transaction that keeps the arguments of its last statement.
+type written struct{ args []any }
+
+func (w *written) Exec(_ context.Context, _ string, args ...any) (int, error) {
+	w.args = args
+	return 1, nil
+}
+
+func TestARowThatNamesNoDestinationHasToMatchAnEndpoint(t *testing.T) {
+	t.Parallel()
+	tx := &written{}
+	for message, m := range map[string]wire.Message{
+		`{"topic":"t","require_match":true}`:  {Topic: "t"},
+		`{"topic":"t","require_match":false}`: {Topic: "t", RequireMatch: new(false)},
+		`{"topic":"t","endpoint":"shop"}`:     {Topic: "t", Endpoint: "shop"},
+	} {
+		m.Body = json.RawMessage(`1`)
+		_, err := outbox.Publish(t.Context(), tx, &m)
+		require.NoError(t, err)
+		require.Equal(t, message, tx.args[0])
+	}
+}
+
 func TestAnOutboxWithoutAMessageOrATransactionReturnsErrors(t *testing.T) {
 	t.Parallel()
 	_, err := outbox.PublishSQL(t.Context(), nil, nil)

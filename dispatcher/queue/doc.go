@@ -4,7 +4,7 @@
 //
 //	q, err := queue.Open(ctx, "redis://127.0.0.1:6379", queue.Options{Project: "shop"})
 //	...
-//	_, err = q.Publish(ctx, queue.Message{
+//	_, err = q.Publish(ctx, queue.Task{
 //		Queue: "order_cancel", Topic: "order.unpaid", Body: order, Delay: 30 * time.Minute,
 //	})
 //	...

@@ -30,7 +30,7 @@ func Example() {
 		stop()
 		return nil
 	})
-	_, err = q.Publish(ctx, queue.Message{
+	_, err = q.Publish(ctx, queue.Task{
 		Queue: "order_cancel", Topic: "order.unpaid", Body: order{17}, Delay: 50 * time.Millisecond,
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func ExampleQueue_Handle() {
 		stop()
 		return nil
 	})
-	_, err = q.Publish(ctx, queue.Message{
+	_, err = q.Publish(ctx, queue.Task{
 		Queue: "mail", Topic: "mail.welcome", Raw: []byte("hello"), ContentType: "text/plain",
 		Ladder: []time.Duration{time.Minute, 10 * time.Millisecond},
 	})
@@ -95,7 +95,7 @@ func ExampleQueue_Publish() {
 	}
 	defer q.Close()
 
-	m := queue.Message{ID: "order_17_unpaid", Queue: "order_cancel", Topic: "order.unpaid", Body: 17}
+	m := queue.Task{ID: "order_17_unpaid", Queue: "order_cancel", Topic: "order.unpaid", Body: 17}
 	for range 2 {
 		pub, err := q.Publish(ctx, m)
 		fmt.Println(pub.ID, pub.Duplicate, err)
@@ -104,7 +104,7 @@ func ExampleQueue_Publish() {
 	_, err = q.Publish(ctx, m)
 	fmt.Println(errors.Is(err, queue.ErrConflict))
 
-	_, err = q.Publish(ctx, queue.Message{Queue: "order_cancel"})
+	_, err = q.Publish(ctx, queue.Task{Queue: "order_cancel"})
 	var invalid *queue.InvalidError
 	if errors.As(err, &invalid) {
 		fmt.Println(invalid.Fields[0].Path, invalid.Fields[0].Detail)

@@ -61,7 +61,7 @@ func TestWhatAHandlerMakesOfADelivery(t *testing.T) {
 			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs, Workers: 1})
 			p.Handle("work", once(c.first))
 			p.start(t)
-			d := p.ends(t, p.publish(t, queue.Message{}).ID)
+			d := p.ends(t, p.publish(t, queue.Task{}).ID)
 			require.Equal(t, c.status, d.Status)
 			require.Equal(t, c.attempts, d.Attempts)
 			require.Equal(t, c.class, d.History[0].Class)
@@ -72,7 +72,7 @@ func TestWhatAHandlerMakesOfADelivery(t *testing.T) {
 			if c.status == dispatcher.StatusDead {
 				require.Equal(t, dispatcher.ReasonRejected, d.Reason)
 			}
-			next := p.ends(t, p.publish(t, queue.Message{}).ID)
+			next := p.ends(t, p.publish(t, queue.Task{}).ID)
 			require.Equal(t, dispatcher.StatusDelivered, next.Status, "its worker goes on")
 		})
 	}
@@ -83,10 +83,10 @@ func TestAHandlerSaysWhenToComeAgain(t *testing.T) {
 	p.Handle("work", once(func() error { return queue.RetryAfter(10*time.Millisecond, errors.New("locked")) }))
 	p.Handle("far", func(context.Context, queue.Delivery) error { return queue.RetryAfter(48*time.Hour, nil) })
 	p.start(t)
-	d := p.ends(t, p.publish(t, queue.Message{}).ID)
+	d := p.ends(t, p.publish(t, queue.Task{}).ID)
 	require.Equal(t, dispatcher.StatusDelivered, d.Status)
 	require.Equal(t, "locked", d.History[0].Error)
-	id := p.publish(t, queue.Message{Queue: "far"}).ID
+	id := p.publish(t, queue.Task{Queue: "far"}).ID
 	d = p.delivery(t, id, func(d dispatcher.Delivery) bool { return d.Attempts == 1 })
 	require.WithinRange(t, d.Due, d.History[0].At.Add(24*time.Hour-time.Second), d.History[0].At.Add(24*time.Hour+patience), "a day at most")
 	require.Contains(t, d.History[0].Error, "requested a retry")
@@ -109,7 +109,7 @@ func TestABodyThatCantBeReadIsDeadAtOnce(t *testing.T) {
 		`secret`:                "the body can't be read as queue_test.order: it is not JSON at byte 1",
 		``:                      "the body can't be read as queue_test.order: it is not JSON at byte 0",
 	} {
-		d := p.ends(t, p.publish(t, queue.Message{Raw: []byte(body)}).ID)
+		d := p.ends(t, p.publish(t, queue.Task{Raw: []byte(body)}).ID)
 		require.Equal(t, dispatcher.StatusDead, d.Status, body)
 		require.Equal(t, dispatcher.ReasonRejected, d.Reason)
 		require.Equal(t, 1, d.Attempts)
@@ -124,7 +124,7 @@ func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
 		return fmt.Errorf("ask the bank: %w", ctx.Err())
 	})
 	p.start(t)
-	d := p.ends(t, p.publish(t, queue.Message{}).ID)
+	d := p.ends(t, p.publish(t, queue.Task{}).ID)
 	require.Equal(t, dispatcher.ReasonExhausted, d.Reason, "an empty ladder has one attempt")
 	require.Equal(t, dispatcher.ClassTimeout, d.History[0].Class)
 	require.Equal(t, "ask the bank: context deadline exceeded", d.LastError)
@@ -146,7 +146,7 @@ func TestAHandlerIsRegisteredOnceBeforeRunUnderAGoodName(t *testing.T) {
 		refuses("a queue's name is 1 to 64 of", func() { p.Handle(name, h) })
 	}
 	p.start(t)
-	p.ends(t, p.publish(t, queue.Message{}).ID)
+	p.ends(t, p.publish(t, queue.Task{}).ID)
 	refuses(`Handle("late"): it comes after Run`, func() { p.Handle("late", h) })
 	require.ErrorContains(t, p.Run(t.Context()), "called before")
 	p.end(t)

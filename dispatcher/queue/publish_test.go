@@ -17,40 +17,39 @@ import (
 
 func TestTheSameAgainIsADuplicateAndOtherContentAConflict(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
-	first := p.publish(t, queue.Message{ID: "one", Body: order{1}})
+	first := p.publish(t, queue.Task{ID: "one", Body: order{1}})
 	require.False(t, first.Duplicate)
-	again := p.publish(t, queue.Message{ID: "one", Body: order{1}})
+	again := p.publish(t, queue.Task{ID: "one", Body: order{1}})
 	require.True(t, again.Duplicate)
 	require.Equal(t, first.CreatedAt, again.CreatedAt)
 	require.Equal(t, first.Deliveries[0].ID, again.Deliveries[0].ID)
-	_, err := p.Publish(t.Context(), queue.Message{ID: "one", Topic: "test", Queue: "work", Body: order{2}})
+	_, err := p.Publish(t.Context(), queue.Task{ID: "one", Topic: "test", Queue: "work", Body: order{2}})
 	require.ErrorIs(t, err, queue.ErrConflict)
 	require.EqualError(t, err, "publish one: the id is taken by another message: body not as in the first")
-	_, err = p.Publish(t.Context(), queue.Message{ID: "one", Topic: "test", Queue: "other", Body: order{1}})
+	_, err = p.Publish(t.Context(), queue.Task{ID: "one", Topic: "test", Queue: "other", Body: order{1}})
 	require.ErrorContains(t, err, "destination not as in the first")
 }
 
 func TestWhatCantBePublishedIsToldByField(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxBody: 100})
 	for name, c := range map[string]struct {
-		message queue.Message
-		path    string
+		task queue.Task
+		path string
 	}{
-		"no topic":             {queue.Message{Queue: "work"}, "$.topic"},
-		"a bad name":           {queue.Message{Topic: "a", Queue: "q_work"}, "$.queue"},
-		"two destinations":     {queue.Message{Topic: "a", Queue: "work", URL: "https://shop.example/"}, "$.queue"},
-		"two bodies":           {queue.Message{Topic: "a", Queue: "work", Body: 1, Raw: []byte("1")}, "$.body"},
-		"bytes as JSON":        {queue.Message{Topic: "a", Queue: "work", Body: []byte("1")}, "$.body"},
-		"broken JSON":          {queue.Message{Topic: "a", Queue: "work", Body: json.RawMessage("{")}, "$.body"},
-		"what is not JSON":     {queue.Message{Topic: "a", Queue: "work", Body: math.NaN()}, "$.body"},
-		"a long body":          {queue.Message{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "$.body"},
-		"a long delay":         {queue.Message{Topic: "a", Queue: "work", Delay: 9000 * time.Hour}, "$.delay"},
-		"a rung below nothing": {queue.Message{Topic: "a", Queue: "work", Ladder: []time.Duration{-1}}, "$.ladder"},
-		"an unknown endpoint":  {queue.Message{Topic: "a", Endpoint: "ep_none"}, "$.endpoint"},
-		"a long timeout":       {queue.Message{Topic: "a", Queue: "work", Timeout: 2 * time.Hour}, "$.timeout"},
+		"no topic":             {queue.Task{Queue: "work"}, "$.topic"},
+		"a bad name":           {queue.Task{Topic: "a", Queue: "q_work"}, "$.queue"},
+		"no queue":             {queue.Task{Topic: "a"}, "$.queue"},
+		"two bodies":           {queue.Task{Topic: "a", Queue: "work", Body: 1, Raw: []byte("1")}, "$.body"},
+		"bytes as JSON":        {queue.Task{Topic: "a", Queue: "work", Body: []byte("1")}, "$.body"},
+		"broken JSON":          {queue.Task{Topic: "a", Queue: "work", Body: json.RawMessage("{")}, "$.body"},
+		"what is not JSON":     {queue.Task{Topic: "a", Queue: "work", Body: math.NaN()}, "$.body"},
+		"a long body":          {queue.Task{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "$.body"},
+		"a long delay":         {queue.Task{Topic: "a", Queue: "work", Delay: 9000 * time.Hour}, "$.delay"},
+		"a rung below nothing": {queue.Task{Topic: "a", Queue: "work", Ladder: []time.Duration{-1}}, "$.ladder"},
+		"a long timeout":       {queue.Task{Topic: "a", Queue: "work", Timeout: 2 * time.Hour}, "$.timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := p.Publish(t.Context(), c.message)
+			_, err := p.Publish(t.Context(), c.task)
 			require.ErrorIs(t, err, queue.ErrInvalid)
 			var invalid *queue.InvalidError
 			require.ErrorAs(t, err, &invalid)
@@ -58,21 +57,39 @@ func TestWhatCantBePublishedIsToldByField(t *testing.T) {
 			require.ErrorContains(t, err, c.path+" "+invalid.Fields[0].Detail)
 		})
 	}
-	_, err := p.Publish(t.Context(), queue.Message{Topic: "a", RequireMatch: true})
+}
+
+func TestATaskWithoutAQueueIsNotTaken(t *testing.T) {
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	_, err := p.Publish(t.Context(), queue.Task{ID: "lost", Topic: "order.unpaid", Body: 1, Delay: time.Minute})
+	require.ErrorIs(t, err, queue.ErrInvalid)
+	require.ErrorContains(t, err, "queue is needed: Send is for callbacks to a URL or to endpoints")
+	_, err = p.Read(t.Context(), "lost")
+	require.ErrorIs(t, err, queue.ErrNotFound)
+}
+
+func TestACallbackThatNobodyWouldGetIsAnErrorUnlessTheCallerAllowsIt(t *testing.T) {
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	_, err := p.Send(t.Context(), queue.Callback{ID: "one", Topic: "order.paid", Tenant: "shop"})
 	require.ErrorIs(t, err, queue.ErrUnmatched)
-	pub, err := p.Publish(t.Context(), queue.Message{Topic: "a"})
+	require.EqualError(t, err, "send one: it has no URL and no Endpoint, and no endpoint of its tenant has a topic that matches")
+	sent, err := p.Send(t.Context(), queue.Callback{ID: "one", Topic: "order.paid", Tenant: "shop", AllowUnmatched: true})
 	require.NoError(t, err)
-	require.Empty(t, pub.Deliveries)
-	pub, err = p.Publish(t.Context(), queue.Message{Topic: "a", URL: "https://shop.example/hooks", Timeout: time.Minute})
+	require.Empty(t, sent.Deliveries)
+	_, err = p.Send(t.Context(), queue.Callback{Topic: "order.paid", Endpoint: "ep_none"})
+	require.ErrorIs(t, err, queue.ErrInvalid)
+	_, err = p.Send(t.Context(), queue.Callback{Topic: "order.paid", Endpoint: "shop", URL: "https://shop.example/hooks"})
+	require.ErrorIs(t, err, queue.ErrInvalid)
+	sent, err = p.Send(t.Context(), queue.Callback{Topic: "order.paid", URL: "https://shop.example/hooks", Timeout: time.Minute})
 	require.NoError(t, err, "a serve of the project calls it")
-	require.Equal(t, dispatcher.StatusReady, pub.Deliveries[0].Status)
+	require.Equal(t, dispatcher.StatusReady, sent.Deliveries[0].Status)
 }
 
 func TestAQueueTakesNoMoreThanMayWait(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxWaiting: 2})
-	p.publish(t, queue.Message{})
-	p.publish(t, queue.Message{})
-	_, err := p.Publish(t.Context(), queue.Message{Topic: "test", Queue: "work"})
+	p.publish(t, queue.Task{})
+	p.publish(t, queue.Task{})
+	_, err := p.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
 	require.ErrorIs(t, err, queue.ErrLaneFull)
 }
 
@@ -81,7 +98,7 @@ func TestAStoreThatIsGoneIsUnavailable(t *testing.T) {
 	q, err := queue.Open(t.Context(), server.URL(), queue.Options{})
 	require.NoError(t, err)
 	server.Kill()
-	_, err = q.Publish(t.Context(), queue.Message{Topic: "test", Queue: "work"})
+	_, err = q.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.NoError(t, q.Close())
 	_, err = queue.Open(t.Context(), server.URL(), queue.Options{})

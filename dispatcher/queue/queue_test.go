@@ -62,7 +62,7 @@ func (p *program) end(t testing.TB) {
 }
 
 // publish publishes to a queue.
-func (p *program) publish(t testing.TB, m queue.Message) queue.Published {
+func (p *program) publish(t testing.TB, m queue.Task) queue.Published {
 	t.Helper()
 	if m.Topic == "" {
 		m.Topic = "test"
@@ -129,7 +129,7 @@ func TestAHandlerGetsWhatWasPublished(t *testing.T) {
 				return nil
 			})
 			p.start(t)
-			pub := p.publish(t, queue.Message{
+			pub := p.publish(t, queue.Task{
 				Queue: "orders", Topic: "order.unpaid", Tenant: "shop", Subject: "order 17", Body: order{17},
 				Headers: map[string]string{"X-From": "here"},
 			})

@@ -62,12 +62,12 @@ func TestCodeOfAHandlersErrorEndsNoProgram(t *testing.T) {
 			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs, Workers: 1})
 			p.Handle("work", once(c.err))
 			p.start(t)
-			d := p.ends(t, p.publish(t, queue.Message{}).ID)
+			d := p.ends(t, p.publish(t, queue.Task{}).ID)
 			require.Equal(t, c.status, d.Status)
 			for _, text := range c.says {
 				require.Contains(t, d.History[0].Error, text)
 			}
-			next := p.ends(t, p.publish(t, queue.Message{}).ID)
+			next := p.ends(t, p.publish(t, queue.Task{}).ID)
 			require.Equal(t, dispatcher.StatusDelivered, next.Status, "its worker goes on")
 		})
 	}
@@ -121,9 +121,9 @@ func TestALogThatHangsStopsNoHandler(t *testing.T) {
 	})
 	p.start(t)
 	for range 5 {
-		require.Equal(t, dispatcher.StatusDead, p.ends(t, p.publish(t, queue.Message{Topic: "bad"}).ID).Status)
+		require.Equal(t, dispatcher.StatusDead, p.ends(t, p.publish(t, queue.Task{Topic: "bad"}).ID).Status)
 	}
-	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, p.publish(t, queue.Message{}).ID).Status)
+	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, p.publish(t, queue.Task{}).ID).Status)
 	close(log.reads)
 	log.waitFor(t, "ERROR handler panicked")
 }
@@ -154,8 +154,8 @@ func TestASuccessAfterTheDeadlineCountsAndKeepsTheOrder(t *testing.T) {
 		return nil
 	})
 	p.start(t)
-	p.publish(t, queue.Message{ID: "first", OrderingKey: "account", Timeout: time.Second})
-	p.publish(t, queue.Message{ID: "second", OrderingKey: "account"})
+	p.publish(t, queue.Task{ID: "first", OrderingKey: "account", Timeout: time.Second})
+	p.publish(t, queue.Task{ID: "second", OrderingKey: "account"})
 	log.waitFor(t, isOverdue)
 	close(release)
 	for _, id := range []string{"first", "second"} {
@@ -174,7 +174,7 @@ func TestAnErrorAfterTheDeadlineIsATimeout(t *testing.T) {
 			release := make(chan struct{})
 			p.Handle("work", func(context.Context, queue.Delivery) error { <-release; return err })
 			p.start(t)
-			id := p.publish(t, queue.Message{Timeout: time.Second}).ID
+			id := p.publish(t, queue.Task{Timeout: time.Second}).ID
 			log.waitFor(t, isOverdue)
 			close(release)
 			d := p.ends(t, id)
@@ -191,7 +191,7 @@ func TestAHandlerThatTakesTwiceItsTimeLosesItsDeliveryAndItsSuccessCountsStill(t
 	release := make(chan struct{})
 	p.Handle("work", func(context.Context, queue.Delivery) error { <-release; return nil })
 	p.start(t)
-	id := p.publish(t, queue.Message{Timeout: time.Second}).ID
+	id := p.publish(t, queue.Task{Timeout: time.Second}).ID
 	log.waitFor(t, gaveUp)
 	d := p.delivery(t, id, func(d dispatcher.Delivery) bool { return d.Attempts == 1 })
 	require.Equal(t, dispatcher.StatusRetrying, d.Status)
@@ -214,7 +214,7 @@ func TestRunReportsOutcomesThatWereNotRecorded(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		_, err := q.Publish(t.Context(), queue.Message{Topic: "test", Queue: "work"})
+		_, err := q.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
 		require.NoError(t, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -238,7 +238,7 @@ func TestWithoutALogWarningsGoToTheDefaultOne(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs})
 	p.Handle("work", once(func() error { panic("boom") }))
 	p.start(t)
-	p.ends(t, p.publish(t, queue.Message{}).ID)
+	p.ends(t, p.publish(t, queue.Task{}).ID)
 	log.waitFor(t, "ERROR handler panicked")
 	p.end(t)
 	for len(log.lines) > 0 {

@@ -36,7 +36,7 @@ func TestProgramsWithOtherHandlersShareAProjectAndAnUnknownQueueWaits(t *testing
 	var ids []string
 	for range 3 {
 		for name := range got {
-			pub := first.publish(t, queue.Message{Queue: name})
+			pub := first.publish(t, queue.Task{Queue: name})
 			ids = append(ids, pub.ID)
 			require.Equal(t, dispatcher.StatusReady, pub.Deliveries[0].Status)
 		}
@@ -63,7 +63,7 @@ func TestALongNameAndALongBodyAreHandledToo(t *testing.T) {
 	p.Handle(name, reporting(got))
 	p.start(t)
 	body := []byte(strings.Repeat("x", 200<<10))
-	p.publish(t, queue.Message{Queue: name, Raw: body})
+	p.publish(t, queue.Task{Queue: name, Raw: body})
 	d := receive(t, got)
 	require.Equal(t, body, d.Body)
 	require.Equal(t, "application/octet-stream", d.ContentType)
@@ -91,7 +91,7 @@ func TestThoseOfOneOrderingKeyAreHandledOneAtATimeInOrder(t *testing.T) {
 	p.start(t)
 	var want []string
 	for i := range 10 {
-		want = append(want, p.publish(t, queue.Message{ID: fmt.Sprintf("m%d", i), OrderingKey: "account"}).ID)
+		want = append(want, p.publish(t, queue.Task{ID: fmt.Sprintf("m%d", i), OrderingKey: "account"}).ID)
 	}
 	for _, id := range want {
 		require.Equal(t, dispatcher.StatusDelivered, p.ends(t, id).Status)
@@ -106,9 +106,9 @@ func TestADelayIsKeptAndACancelledOneIsNotHandled(t *testing.T) {
 	got := make(chan queue.Delivery, 9)
 	p.Handle("work", reporting(got))
 	p.start(t)
-	pub := p.publish(t, queue.Message{ID: "soon", Delay: 300 * time.Millisecond})
+	pub := p.publish(t, queue.Task{ID: "soon", Delay: 300 * time.Millisecond})
 	require.Equal(t, dispatcher.StatusScheduled, pub.Deliveries[0].Status)
-	p.publish(t, queue.Message{ID: "never", Delay: 200 * time.Millisecond})
+	p.publish(t, queue.Task{ID: "never", Delay: 200 * time.Millisecond})
 	require.NoError(t, p.Cancel(t.Context(), "never"))
 	require.ErrorIs(t, p.Cancel(t.Context(), "unknown"), queue.ErrNotFound)
 	require.Equal(t, "soon", receive(t, got).MessageID)
@@ -127,11 +127,11 @@ func TestSlowHandlersLeaveWorkersToOthers(t *testing.T) {
 	})
 	p.Handle("quick", func(context.Context, queue.Delivery) error { return nil })
 	for range 50 {
-		p.publish(t, queue.Message{Queue: "slow", Timeout: time.Minute})
+		p.publish(t, queue.Task{Queue: "slow", Timeout: time.Minute})
 	}
 	p.start(t)
 	for range 20 {
-		require.Equal(t, dispatcher.StatusDelivered, p.ends(t, p.publish(t, queue.Message{Queue: "quick"}).ID).Status)
+		require.Equal(t, dispatcher.StatusDelivered, p.ends(t, p.publish(t, queue.Task{Queue: "quick"}).ID).Status)
 	}
 }
 
@@ -145,14 +145,14 @@ func TestAStopLetsHandlersFinish(t *testing.T) {
 		return ctx.Err()
 	})
 	p.start(t)
-	id := p.publish(t, queue.Message{}).ID
+	id := p.publish(t, queue.Task{}).ID
 	receive(t, begun)
 	p.stop()
-	later, err := p.Publish(t.Context(), queue.Message{Topic: "test", Queue: "work"})
+	later, err := p.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
 	require.NoError(t, err, "it still accepts")
 	close(release)
 	p.end(t)
-	_, err = p.Publish(t.Context(), queue.Message{Topic: "test", Queue: "work"})
+	_, err = p.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
 	require.ErrorIs(t, err, queue.ErrClosed)
 	other := newTestProgram(t, url, queue.Options{})
 	require.Equal(t, dispatcher.StatusDelivered, other.ends(t, id).Status)
@@ -182,7 +182,7 @@ func TestWhatAStopCutsGoesBackAndNoRungIsSpent(t *testing.T) {
 				return ctx.Err()
 			})
 			p.start(t)
-			id := p.publish(t, queue.Message{}).ID
+			id := p.publish(t, queue.Task{}).ID
 			receive(t, begun)
 			p.end(t)
 			other := newTestProgram(t, url, queue.Options{})
@@ -204,14 +204,14 @@ func TestNoGoroutineIsLeftAfterTheEnd(t *testing.T) {
 	p.Handle("work", reporting(got))
 	p.start(t)
 	for range 50 {
-		p.publish(t, queue.Message{})
+		p.publish(t, queue.Task{})
 	}
 	for range 50 {
 		receive(t, got)
 	}
 	p.end(t)
 	only := newTestProgram(t, url, queue.Options{})
-	only.publish(t, queue.Message{})
+	only.publish(t, queue.Task{})
 	require.NoError(t, only.Close())
 	require.NoError(t, only.Close(), "again")
 	text := make([]byte, 1<<20)
@@ -226,7 +226,7 @@ func TestFewWorkersHandleAllThatWaited(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2})
 	var ids []string
 	for range 30 {
-		ids = append(ids, p.publish(t, queue.Message{}).ID)
+		ids = append(ids, p.publish(t, queue.Task{}).ID)
 	}
 	p.Handle("work", func(context.Context, queue.Delivery) error { return nil })
 	p.start(t)

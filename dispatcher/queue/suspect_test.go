@@ -42,11 +42,11 @@ func TestSuspectsAreHandledOneAtATime(t *testing.T) {
 	})
 	var ids []string
 	for n := range 4 {
-		ids = append(ids, p.publish(t, queue.Message{ID: fmt.Sprint("suspect", n)}).ID)
+		ids = append(ids, p.publish(t, queue.Task{ID: fmt.Sprint("suspect", n)}).ID)
 	}
 	dieHolding(t, url, len(ids), "victim1", "victim2", "victim3")
 	for n := range 4 {
-		ids = append(ids, p.publish(t, queue.Message{ID: fmt.Sprint("other", n), Topic: "other"}).ID)
+		ids = append(ids, p.publish(t, queue.Task{ID: fmt.Sprint("other", n), Topic: "other"}).ID)
 	}
 	p.start(t)
 	for _, id := range ids {
@@ -90,9 +90,9 @@ func TestOnlyWhatEndsTheProgramIsPoison(t *testing.T) {
 	url := redistest.Start(t).URL()
 	reader := newTestProgram(t, url, queue.Options{})
 	var innocents []string
-	killers := []string{reader.publish(t, queue.Message{ID: "killer1", Topic: "killer"}).ID}
+	killers := []string{reader.publish(t, queue.Task{ID: "killer1", Topic: "killer"}).ID}
 	for n := range 20 {
-		innocents = append(innocents, reader.publish(t, queue.Message{ID: fmt.Sprint("innocent", n)}).ID)
+		innocents = append(innocents, reader.publish(t, queue.Task{ID: fmt.Sprint("innocent", n)}).ID)
 	}
 	deaths := 0
 	for ; reader.unfinished(t, killers...); deaths++ {
@@ -103,7 +103,7 @@ func TestOnlyWhatEndsTheProgramIsPoison(t *testing.T) {
 		require.Contains(t, p.Output.String(), "a handler ends the program")
 		reader.takeOver(t, url)
 		if deaths == 1 {
-			killers = append(killers, reader.publish(t, queue.Message{ID: "killer2", Topic: "killer"}).ID)
+			killers = append(killers, reader.publish(t, queue.Task{ID: "killer2", Topic: "killer"}).ID)
 		}
 	}
 	require.LessOrEqual(t, deaths, 8, "four for each")

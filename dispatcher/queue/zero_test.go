@@ -11,7 +11,7 @@ import (
 func TestAQueueThatWasNotOpenedReturnsErrors(t *testing.T) {
 	t.Parallel()
 	for _, q := range []*queue.Queue{nil, {}} {
-		_, err := q.Publish(t.Context(), queue.Message{})
+		_, err := q.Publish(t.Context(), queue.Task{})
 		require.ErrorContains(t, err, "not made by queue.Open")
 		require.ErrorContains(t, q.Cancel(t.Context(), "a"), "not made by queue.Open")
 		require.ErrorContains(t, q.Run(t.Context()), "not made by queue.Open")

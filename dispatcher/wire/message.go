@@ -11,7 +11,7 @@ import (
 
 // Message is a message as a caller publishes it. Exactly one of Body, RawBody and
 // RawBodyBase64 is set, and at most one of URL, Endpoint and Queue, and of Delay and
-// DeliverAt.
+// DeliverAt. See Append for a message without URL, Endpoint and Queue.
 type Message struct {
 	ID            string            `json:"id,omitzero" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" doc:"What makes a repeat of this call the same message. Default: from the Idempotency-Key header, else msg_ and a ULID."`
 	Topic         string            `json:"topic" maxLength:"128" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*$" example:"payment.paid" doc:"What the message is about: words with dots between."`
@@ -32,7 +32,7 @@ type Message struct {
 	Ladder        *ladder.Ladder    `json:"ladder,omitzero" doc:"The waits between attempts. Default: the dispatcher's."`
 	MaxAttempts   int               `json:"max_attempts,omitzero" minimum:"1" maximum:"101" doc:"Cuts the ladder."`
 	Timeout       Duration          `json:"timeout,omitzero" doc:"Of one attempt, 1s to 60s; of a queue's handler to 1h. Default: the dispatcher's."`
-	RequireMatch  bool              `json:"require_match,omitzero" doc:"Of a message without url, endpoint and queue: that no endpoint matches is an error, type unmatched, instead of 200 with matched 0."`
+	RequireMatch  *bool             `json:"require_match,omitzero" nullable:"false" doc:"Of a message without url, endpoint and queue: that no endpoint matches is an error, type unmatched, instead of 200 with matched 0."`
 	Success       *Success          `json:"success,omitzero" doc:"What the receiver must answer. Default: the dispatcher's."`
 }
 
@@ -45,9 +45,15 @@ type Success struct {
 
 // Append appends the message as JSON to b, with its body byte for byte. json.Marshal would remove
 // space from the body and change its escapes.
+//
+// A message that names no destination has to match an endpoint, so that a forgotten URL,
+// Endpoint or Queue is an error. RequireMatch set to new(false) accepts that none matches.
 func (m *Message) Append(b []byte) ([]byte, error) {
 	plain := *m
 	plain.Body = nil
+	if m.RequireMatch == nil && m.URL == "" && m.Endpoint == "" && m.Queue == "" {
+		plain.RequireMatch = new(true)
+	}
 	return appendWithBody(b, plain, m.Body)
 }
 

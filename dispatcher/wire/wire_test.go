@@ -72,6 +72,21 @@ func TestAProblemReadsAsOneLine(t *testing.T) {
 	require.EqualError(t, &wire.Problem{Title: "Gone"}, "Gone")
 }
 
+func TestAMessageThatNamesNoDestinationHasToMatchAnEndpoint(t *testing.T) {
+	body := json.RawMessage(`1`)
+	for text, m := range map[string]wire.Message{
+		`{"topic":"t","require_match":true,"body":1}`:  {Topic: "t", Body: body},
+		`{"topic":"t","require_match":false,"body":1}`: {Topic: "t", Body: body, RequireMatch: new(false)},
+		`{"topic":"t","url":"http://a","body":1}`:      {Topic: "t", Body: body, URL: "http://a"},
+		`{"topic":"t","endpoint":"a","body":1}`:        {Topic: "t", Body: body, Endpoint: "a"},
+		`{"topic":"t","queue":"a","body":1}`:           {Topic: "t", Body: body, Queue: "a"},
+	} {
+		b, err := m.Append(nil)
+		require.NoError(t, err)
+		require.Equal(t, text, string(b))
+	}
+}
+
 func ExampleMessage_Append() {
 	m := wire.Message{Topic: "payment.paid", URL: "https://shop.example/hooks", Body: json.RawMessage(`{ "amount": 1.00 }`)}
 	b, err := m.Append(nil)

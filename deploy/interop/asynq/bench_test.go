@@ -102,7 +102,7 @@ func drainOurs(t testing.TB, url, project string) float64 {
 		t.Fatal(err)
 	}
 	publish(t, func(int) error {
-		_, err := q.Publish(ctx, queue.Message{Queue: "work", Topic: "test", Body: body})
+		_, err := q.Publish(ctx, queue.Task{Queue: "work", Topic: "test", Body: body})
 		return err
 	})
 	c := newCounter()

@@ -90,6 +90,20 @@ var MoveCases = []redisqtest.Case{
 		r.Schedule(r.Entry("m1", redisqtest.To("a"), redisqtest.Delay(time.Second)))
 		r.MustChangeNothing(func() { r.Move() })
 	}},
+	{Name: "the mover rests after the last due delivery, also while the clock stands", Run: func(r *redisqtest.Rig) {
+		r.Schedule(r.Entry("m1", redisqtest.To("a"), redisqtest.Delay(time.Second)), r.Entry("m2", redisqtest.To("a"), redisqtest.Delay(time.Hour)))
+		r.SetNow(redisqtest.Start.Add(time.Second))
+		store := r.Queue.Queue()
+		_, err := store.Poll(r.Ctx, true)
+		require.NoError(r, err)
+		wait, _, err := store.Move(r.Ctx, redisqtest.One)
+		require.NoError(r, err)
+		require.Zero(r, wait, "it moved, so there may be more")
+		wait, _, err = store.Move(r.Ctx, redisqtest.One)
+		require.NoError(r, err)
+		require.Greater(r, wait, 50*time.Minute)
+		require.Equal(r, redisqtest.IDs("a", "m1"), r.State().Ready["a"])
+	}},
 	{Name: "a move of no partition does nothing", Run: func(r *redisqtest.Rig) {
 		_, hints, err := r.Queue.Move(r.Ctx, redisqtest.One, nil)
 		require.NoError(r, err)

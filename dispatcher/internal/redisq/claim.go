@@ -46,6 +46,7 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 		if h, ok := r.Hint(); ok {
 			ended = s.readAdopted(&r.Reply, h, ended)
 			s.observeDeaths(h)
+			s.partitions.Moved(h)
 		}
 		return r.Err
 	})

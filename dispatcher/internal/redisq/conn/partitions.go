@@ -56,6 +56,8 @@ type partition struct {
 	asOf   time.Time // time of the state by the partition's clock; zero before the first reply
 	due    time.Time // by this process' clock; zero: no delivery waits for a time
 	weight int       // weight of the lightest lane; -1: none
+	hints  int       // number of hints so far
+	moving int       // hints when the mover last found it due
 	tried  int       // number of free permits with which a claim found no delivery although a lane was ready; 0: none
 
 	failed int       // calls in a row without a reply
@@ -108,6 +110,7 @@ func (s *PartitionSet) observe(h Hint, answered bool) {
 	s.clock.set(h.Now, h.Sent, local)
 	s.mu.Lock()
 	p := &s.list[h.Partition]
+	p.hints++
 	if answered {
 		p.failed, p.until, p.unseen = 0, time.Time{}, false
 	}
@@ -151,6 +154,23 @@ func (p *partition) observe(h Hint, local time.Time) (sooner, back bool) {
 		p.weight, p.tried = h.Weight, 0
 	}
 	return sooner, back
+}
+
+// Moved records the reply to a move of a partition that Due returned, after Answered. A reply of the
+// same millisecond as the one before does not replace what that one said, because their order is
+// not known. But this one is newer if no other hint came since Due: the move was sent after all the
+// others had come. Without it the mover would call again and again until the millisecond is over.
+func (s *PartitionSet) Moved(h Hint) {
+	local := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &s.list[h.Partition]
+	if p.hints != p.moving+1 || !h.Now.Equal(p.asOf) {
+		return
+	}
+	if p.due = (time.Time{}); !h.Due.IsZero() {
+		p.due = local.Add(h.Due.Sub(h.Now))
+	}
 }
 
 // Backoff before a partition that did not reply is asked again. It doubles from restFirst to
@@ -212,6 +232,7 @@ func (s *PartitionSet) Due() (partitions []int, wait time.Duration) {
 			wait = sooner(wait, left)
 		} else {
 			partitions = append(partitions, n)
+			p.moving = p.hints
 		}
 	}
 	return partitions, wait

@@ -46,6 +46,31 @@ func TestAnOlderAnswerNeverMakesTheViewForgetWork(t *testing.T) {
 	})
 }
 
+// Redis' clock has microseconds, but a hint's time may be equal to that of the one before, and in
+// simulated time it is.
+func TestAMoveOfTheSameInstantIsTheLastOne(t *testing.T) {
+	now := time.Now()
+	asked := func(between ...conn.Hint) (due []int, wait time.Duration) {
+		s := conn.NewPartitionSet(1, 1024)
+		s.Answered(conn.Hint{Now: now, Due: now, Weight: -1})
+		due, _ = s.Due()
+		require.Equal(t, []int{0}, due)
+		for _, h := range between {
+			s.Heard(h)
+		}
+		moved := conn.Hint{Now: now, Due: now.Add(time.Hour), Weight: 3}
+		s.Answered(moved)
+		s.Moved(moved)
+		return s.Due()
+	}
+	due, wait := asked()
+	require.Empty(t, due, "nothing is left to move")
+	require.InDelta(t, time.Hour, wait, float64(time.Minute))
+
+	due, _ = asked(conn.Hint{Now: now, Due: now, Weight: -1})
+	require.Equal(t, []int{0}, due, "one that came meanwhile may be newer than the move")
+}
+
 // A lane weighs its part of all instances' permits, and is compared with the
 // same part of this one's.
 func TestAnInstanceClaimsByItsPartOfAllPermits(t *testing.T) {

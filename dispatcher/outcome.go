@@ -31,7 +31,7 @@ type Case struct {
 	Jitter      float64   // a fraction of the rung, which is only added
 	Random      float64   // in [0, 1): the used part of the jitter
 
-	After *time.Duration // replaces a rung's wait, at most maxRetryAfter; nil: it does not
+	After *time.Duration // replaces a rung's wait, at most ladder.MaxDuration; nil: it does not
 }
 
 // Outcome is the effect of a response on its delivery.
@@ -181,7 +181,7 @@ func waitOn(c Case, pause time.Duration) (Verdict, time.Duration, DeadReason) {
 // wait returns the wait of a rung in this case.
 func (c Case) wait(rung time.Duration) time.Duration {
 	if c.After != nil {
-		return min(max(*c.After, 0), maxRetryAfter)
+		return min(max(*c.After, 0), ladder.MaxDuration)
 	}
 	return ladder.Jittered(rung, c.Jitter, c.Random)
 }

@@ -73,7 +73,7 @@ const (
 // Client calls the API of one Hookladder. It is safe for concurrent use.
 type Client struct {
 	base    string
-	key     string
+	key     *string // a pointer, so that fmt does not print the key
 	http    *http.Client
 	repeats Repeats
 }
@@ -106,7 +106,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{
 		base: strings.TrimRight(baseURL, "/"),
-		key:  key,
+		key:  &key,
 		http: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the API never redirects, and the key must not be sent elsewhere
 		}},
@@ -182,8 +182,8 @@ func (c *Client) request(ctx context.Context, q apiRequest) (*http.Request, erro
 	if q.body != nil {
 		req.Header.Set("Content-Type", cmp.Or(q.media, "application/json"))
 	}
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+	if *c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+*c.key)
 	}
 	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
 		req.Header.Set("Traceparent", fmt.Sprintf("00-%s-%s-%s", s.TraceID(), s.SpanID(), s.TraceFlags()))

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -117,6 +118,18 @@ func TestNobodyListensIsUnreachable(t *testing.T) {
 	stop()
 	_, err = cut.Ready(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAClientIsPrintedWithoutItsKey(t *testing.T) {
+	c, err := client.New("http://127.0.0.1:1", "hunter2")
+	require.NoError(t, err)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		for _, value := range []any{c, *c, struct{ c client.Client }{*c}} {
+			text := fmt.Sprintf(verb, value)
+			require.NotContains(t, text, "hunter2")
+			require.NotContains(t, text, fmt.Sprintf("%x", "hunter2"))
+		}
+	}
 }
 
 func TestABadAddressOrKeyIsRefused(t *testing.T) {

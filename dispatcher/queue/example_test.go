@@ -107,11 +107,11 @@ func ExampleQueue_Publish() {
 	_, err = q.Publish(ctx, queue.Task{Queue: "order_cancel"})
 	var invalid *queue.InvalidError
 	if errors.As(err, &invalid) {
-		fmt.Println(invalid.Fields[0].Path, invalid.Fields[0].Detail)
+		fmt.Println(invalid.Fields[0].Field, invalid.Fields[0].Detail)
 	}
 	// Output:
 	// order_17_unpaid false <nil>
 	// order_17_unpaid true <nil>
 	// true
-	// $.topic is needed
+	// Topic is needed
 }

@@ -40,20 +40,23 @@ type HandlerFunc func(ctx context.Context, d Delivery) error
 
 // Handle registers h for the deliveries of a queue. They are handled once Run runs. Other
 // programs may handle the same queue: each delivery goes to one of them. It panics on a
-// mistake of the program: an invalid name, a second handler for a queue, or a call after
-// Run.
+// mistake of the program: a Queue that Open did not make, an invalid name, no handler, a
+// second handler for a queue, or a call after Run or Close.
 func (q *Queue) Handle(name string, h HandlerFunc) {
+	if q == nil || q.engine == nil {
+		panic(fmt.Sprintf("queue: Handle(%q): %s", name, ErrUnopened))
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case !dispatcher.ValidQueue(name):
-		panic(fmt.Sprintf("queue: Handle(%q): a queue's name is 1 to 64 of A-Z a-z 0-9 _ . - and does not begin with ep_, u_ or q_", name))
+		panic(fmt.Sprintf("queue: Handle(%q): the name %s", name, queueRule))
 	case h == nil:
 		panic(fmt.Sprintf("queue: Handle(%q): no handler", name))
 	case q.handlers.has(name):
 		panic(fmt.Sprintf("queue: Handle(%q): it has a handler already", name))
 	case q.running || q.closed:
-		panic(fmt.Sprintf("queue: Handle(%q): it comes after Run", name))
+		panic(fmt.Sprintf("queue: Handle(%q): it comes after Run or Close", name))
 	}
 	q.handlers.add(name, h)
 }
@@ -91,20 +94,14 @@ func unreadable(err error) error {
 	return err
 }
 
-// skipError ends a delivery. retryError sets the wait before its next attempt.
-type (
-	skipError  struct{ error }
-	retryError struct {
-		error
-		after time.Duration
-	}
-)
+// skipError is an error with a mark for ErrSkipRetry.
+type skipError struct{ error }
 
-func (e skipError) Unwrap() error  { return e.error }
-func (e retryError) Unwrap() error { return e.error }
+func (e skipError) Unwrap() error        { return e.error }
+func (e skipError) Is(target error) bool { return target == ErrSkipRetry }
 
 // SkipRetry wraps err to say that another attempt makes no sense: the delivery is dead,
-// with reason rejected. It returns nil for nil.
+// with reason rejected. errors.Is(err, ErrSkipRetry) reports that. It returns nil for nil.
 func SkipRetry(err error) error {
 	if err == nil {
 		return nil
@@ -112,20 +109,32 @@ func SkipRetry(err error) error {
 	return skipError{err}
 }
 
-// mostAfter is the longest wait that a handler may request, as for a taker over HTTP.
-const mostAfter = 24 * time.Hour
-
-var errAgain = errors.New("the handler requested a retry")
-
-// RetryAfter wraps err to set the wait before the next attempt: d, at most 24 h, in place
-// of the ladder's. The attempt counts as failed, and after the last rung the delivery is
-// dead. err may be nil.
-func RetryAfter(d time.Duration, err error) error {
-	if err == nil {
-		err = errAgain
-	}
-	return retryError{error: err, after: min(max(d, 0), mostAfter)}
+// RetryError is the error of a handler that sets the wait before the next attempt.
+type RetryError struct {
+	After time.Duration // from 0 to a year; a value beyond means the nearer of these
+	Err   error         // why the attempt failed; nil: the handler requested a retry
 }
+
+// Error is the text of Err.
+func (e *RetryError) Error() string {
+	if e == nil || e.Err == nil {
+		return "the handler requested a retry"
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *RetryError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
+
+// RetryAfter returns a *RetryError: the next attempt is made after d, at most a year, in
+// place of the ladder's wait. The attempt counts as failed, and after the last rung the
+// delivery is dead. err may be nil.
+func RetryAfter(d time.Duration, err error) error { return &RetryError{After: d, Err: err} }
 
 // deliveryKey is the key of the delivery in a handler's context.
 type deliveryKey struct{}

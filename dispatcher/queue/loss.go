@@ -22,12 +22,15 @@ var errArchived = errors.New("the project has an archive: restore the data with 
 // and changes nothing then.
 func AcceptLoss(ctx context.Context, url string, o Options) (accepted bool, err error) {
 	s, err := o.settings(url)
+	if err == nil && ctx == nil {
+		err = errNoContext
+	}
 	if err != nil {
 		return false, fmt.Errorf("accept loss: %w", err)
 	}
 	store, err := redisq.Open(ctx, s.store.Options)
 	if err != nil {
-		return false, fmt.Errorf("accept loss: %w", err)
+		return false, failed(ctx, "accept loss", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	loss := store.Emptied()
@@ -39,7 +42,7 @@ func AcceptLoss(ctx context.Context, url string, o Options) (accepted bool, err 
 	}
 	store.Audit().Record(ctx, dispatcher.AuditEntry{By: dispatcher.System, What: "loss.accept", Detail: loss.Error()})
 	if err := store.EndLoss(ctx, loss); err != nil {
-		return false, fmt.Errorf("accept loss: %w", err)
+		return false, failed(ctx, "accept loss", err)
 	}
 	return true, nil
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -47,7 +49,7 @@ type Options struct {
 	MaxBody     int // bytes of a body; 0: 256 KiB, at most 4 MiB
 	FanoutMax   int // endpoints that one message may match; 0: 1,000
 
-	EncryptionKey string // encrypts the headers of messages, as ENCRYPTION_KEY; empty: not encrypted
+	EncryptionKey Key    // encrypts the headers of messages, as ENCRYPTION_KEY; zero: not encrypted
 	HeaderPrefix  string // of the reserved headers, as HEADER_PREFIX; empty: hookladder-
 
 	Retention     time.Duration // how long finished deliveries are kept; 0: 24 h
@@ -92,13 +94,18 @@ type settings struct {
 
 // settings checks the options and fills in the defaults. It reports all mistakes at once.
 func (o Options) settings(url string) (settings, error) {
-	var errs []error
+	wrong := &InvalidError{}
 	check := func(ok bool, name, accepts string) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("option %s must be %s", name, accepts))
+			wrong.add("Options."+name, "must be "+accepts)
 		}
 	}
+	wrong.check("url", checkURL(url))
 	s := settings{workers: cmp.Or(o.Workers, usualWorkers), grace: cmp.Or(o.Grace, 20*time.Second), log: o.Log}
+	if s.log != nil && s.log.Handler() == nil {
+		check(false, "Log", "made by slog.New, or nil")
+		s.log = nil
+	}
 	if s.log == nil {
 		s.log = slog.New(warnings{slog.Default().Handler()})
 	}
@@ -124,10 +131,18 @@ func (o Options) settings(url string) (settings, error) {
 	} {
 		check(n.given >= 0, n.name, "0 or more")
 	}
-	prefix, err := headerPrefix(o.HeaderPrefix)
-	errs = append(errs, err)
-	steps, err := o.ladder()
-	errs = append(errs, err)
+	prefix := dispatcher.HeaderPrefix("")
+	if o.HeaderPrefix != "" {
+		var err error
+		prefix, err = dispatcher.ParseHeaderPrefix(o.HeaderPrefix)
+		wrong.check("Options.HeaderPrefix", err)
+	}
+	steps := ladder.Default()
+	if o.Ladder != nil {
+		var err error
+		steps, err = newLadder(o.Ladder)
+		wrong.check("Options.Ladder", err)
+	}
 	keep := dispatcher.Keep{
 		Finished: cmp.Or(o.Retention, 24*time.Hour), FinishedMax: cmp.Or(o.RetentionMax, 100_000), SeenMax: cmp.Or(o.DedupMax, 1_000_000),
 		Dead: cmp.Or(o.DeadRetention, 720*time.Hour), DeadMax: cmp.Or(o.DeadMax, 250_000),
@@ -137,52 +152,42 @@ func (o Options) settings(url string) (settings, error) {
 		Instance: redisq.InstanceName(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
 		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: observe.NewTracer(o.TracerProvider, version()), Log: s.log,
 	}
-	s.store, err = o.store(url, project, keep)
-	s.store.Log = s.log
-	errs = append(errs, err)
-	return s, errors.Join(errs...)
-}
-
-// store returns the options of the store.
-func (o Options) store(url, project string, keep dispatcher.Keep) (redisq.AwaitOptions, error) {
 	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
-	if err != nil {
-		err = fmt.Errorf("option Durability: %w", err)
-	}
+	wrong.check("Options.Durability", err)
 	var box *seal.Box
-	if o.EncryptionKey != "" {
-		var wrong error
-		if box, wrong = seal.ParseKeys(o.EncryptionKey); wrong != nil {
-			err = errors.Join(err, fmt.Errorf("option EncryptionKey: %w", wrong))
-		}
+	if o.EncryptionKey != (Key{}) {
+		box, err = seal.ParseKeys(o.EncryptionKey.reveal())
+		wrong.check("Options.EncryptionKey", err)
 	}
-	return redisq.AwaitOptions{Forgets: o.Forgetful, Options: redisq.Options{
+	s.store = redisq.AwaitOptions{Forgets: o.Forgetful, Options: redisq.Options{
 		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))), Master: o.RedisMaster, CAFile: o.RedisCAFile,
 		Durability: durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
-		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box,
-	}}, err
+		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box, Log: s.log,
+	}}
+	if len(wrong.Fields) > 0 {
+		return s, wrong
+	}
+	return s, nil
 }
 
-func (o Options) ladder() (ladder.Ladder, error) {
-	if o.Ladder == nil {
-		return ladder.Default(), nil
+// checkURL returns an error for a URL that can't be one of Redis. The error has no part of
+// the URL, which may have a password.
+func checkURL(text string) error {
+	switch _, _, err := net.SplitHostPort(text); {
+	case text == "":
+		return errors.New("is empty: want redis://host:port")
+	case err == nil && !strings.ContainsAny(text, "/@"):
+		return fmt.Errorf("has no scheme: want redis://%s", text)
 	}
-	l, err := ladder.New(o.Ladder...)
-	if err != nil {
-		return l, fmt.Errorf("option Ladder: %w", err)
+	err := conn.CheckURL(text)
+	if err == nil {
+		return nil
 	}
-	return l, nil
-}
-
-func headerPrefix(text string) (dispatcher.HeaderPrefix, error) {
-	if text == "" {
-		return "", nil
+	_, why, found := strings.Cut(err.Error(), "bad REDIS_URL: ")
+	if !found {
+		why = err.Error()
 	}
-	p, err := dispatcher.ParseHeaderPrefix(text)
-	if err != nil {
-		return "", fmt.Errorf("option HeaderPrefix: %w", err)
-	}
-	return p, nil
+	return fmt.Errorf("is not one of Redis: %s", why)
 }
 
 // warnings is a handler that passes on warnings and errors only.

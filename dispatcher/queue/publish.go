@@ -88,47 +88,6 @@ type Placed struct {
 	NextAttemptAt time.Time // zero: it waits for others of its ordering key, or it has ended
 }
 
-// The errors of Publish, Send and Cancel, for errors.Is.
-var (
-	// ErrInvalid is matched by every *InvalidError.
-	ErrInvalid = errors.New("invalid message")
-	// ErrConflict means that another message has the id. Nothing was changed.
-	ErrConflict = errors.New("the id is taken by another message")
-	// ErrLaneFull means that Options.MaxWaiting deliveries wait in the lane.
-	ErrLaneFull = errors.New("its lane is full")
-	// ErrUnmatched means that no endpoint matches a callback, so nobody would get it.
-	// Nothing was stored. Callback.AllowUnmatched accepts that.
-	ErrUnmatched = errors.New("it has no URL and no Endpoint, and no endpoint of its tenant has a topic that matches")
-	// ErrUnavailable means that Redis did not respond. The message may be stored. It is
-	// safe to publish it again with the same ID.
-	ErrUnavailable = dispatcher.ErrUnavailable
-	// ErrFull means that Redis has no memory left. Nothing was changed.
-	ErrFull = dispatcher.ErrFull
-	// ErrNotFound means that there is no such message.
-	ErrNotFound = dispatcher.ErrNotFound
-)
-
-// FieldError is the mistake in one field, which is named by its path in the API: $.topic.
-type FieldError = dispatcher.FieldError
-
-// InvalidError has all mistakes in a message. The message was not published.
-type InvalidError struct {
-	Fields []FieldError
-}
-
-// Error names each field with its mistake.
-func (e *InvalidError) Error() string {
-	var b strings.Builder
-	b.WriteString(ErrInvalid.Error())
-	for i, f := range e.Fields {
-		b.WriteString([]string{": ", "; "}[min(i, 1)] + f.Path + " " + f.Detail)
-	}
-	return b.String()
-}
-
-// Is makes errors.Is(err, ErrInvalid) true.
-func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
-
 // Publish stores a task. After it has returned without an error, the task ends delivered,
 // dead or cancelled, whatever process dies. If ctx ends first, the task may be stored. The
 // span of ctx, if there is one, is kept with it.
@@ -156,43 +115,37 @@ type message struct {
 }
 
 func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published, error) {
-	if q == nil || q.engine == nil {
-		return Published{}, fmt.Errorf("%s: %w", verb, errUnopened)
-	}
-	q.mu.Lock()
-	closed := q.closed
-	q.mu.Unlock()
-	if closed {
-		return Published{}, fmt.Errorf("%s: %w", verb, ErrClosed)
+	if err := q.usable(ctx, verb); err != nil {
+		return Published{}, err
 	}
 	inner, wrong := m.inner()
-	if wrong = append(wrong, inner.Validate(q.policy)...); len(wrong) > 0 {
-		return Published{}, fmt.Errorf("%s %s: %w", verb, inner.ID, &InvalidError{Fields: wrong})
+	verb += " " + inner.ID
+	if wrong.ofMessage(inner.Validate(q.policy)); len(wrong.Fields) > 0 {
+		return Published{}, fmt.Errorf("%s: %w", verb, wrong)
 	}
 	ctx, span := q.trace(ctx, inner)
 	results, err := q.engine.Publish(ctx, []*dispatcher.Message{inner})
 	endPublish(span, results, err)
 	if err != nil {
-		return Published{}, fmt.Errorf("%s %s: %w", verb, inner.ID, err)
+		return Published{}, q.failed(ctx, verb, err)
 	}
 	r := &results[0]
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
-		fault := FieldError{Path: "$.endpoint", Detail: "there is no such endpoint of the message's tenant"}
-		err = &InvalidError{Fields: []FieldError{fault}}
+		err = &InvalidError{Fields: []FieldError{{Field: "Endpoint", Detail: "is not the id or the uid of an endpoint of this Tenant"}}}
 	case errors.Is(r.Err, dispatcher.ErrUnmatched):
 		err = ErrUnmatched
 	case r.Err != nil:
-		return Published{}, r.Err
+		return Published{}, q.failed(ctx, verb, r.Err)
 	case r.Result == dispatcher.LaneFull:
 		err = ErrLaneFull
 	case r.Result == dispatcher.Conflict && len(r.Differs) > 0:
-		err = fmt.Errorf("%w: %s not as in the first", ErrConflict, strings.Join(r.Differs, ", "))
+		err = fmt.Errorf("%w: %s not as in the first", ErrConflict, differing(r.Differs))
 	case r.Result == dispatcher.Conflict:
 		err = ErrConflict
 	}
 	if err != nil {
-		return Published{}, fmt.Errorf("%s %s: %w", verb, inner.ID, err)
+		return Published{}, fmt.Errorf("%s: %w", verb, err)
 	}
 	return published(inner.ID, r), nil
 }
@@ -212,20 +165,33 @@ func published(id string, r *dispatcher.Published) Published {
 // handler continues, and its success counts. It returns ErrNotFound if there is no such
 // message.
 func (q *Queue) Cancel(ctx context.Context, id string) error {
-	if q == nil || q.engine == nil {
-		return fmt.Errorf("cancel %s: %w", id, errUnopened)
+	if err := q.usable(ctx, "cancel"); err != nil {
+		return err
+	}
+	if !dispatcher.ValidID(id) {
+		return fmt.Errorf("cancel: %w", &InvalidError{Fields: []FieldError{{Field: "id", Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"}}})
 	}
 	if _, err := q.engine.Cancel(ctx, id, ""); err != nil {
-		return fmt.Errorf("cancel %s: %w", id, err)
+		return q.failed(ctx, "cancel "+id, err)
 	}
 	return nil
 }
 
+// differing names the parts in which a message differs from the first one with its id.
+func differing(parts []string) string {
+	names := make([]string, len(parts))
+	for i, part := range parts {
+		if names[i] = fields[part]; names[i] == "" {
+			names[i] = part // the destination, which may be of another kind
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // inner converts the message for the engine, and returns the mistakes that the engine
 // can't see.
-func (m *message) inner() (*dispatcher.Message, []FieldError) {
-	var wrong []FieldError
-	fault := func(path, detail string) { wrong = append(wrong, FieldError{Path: path, Detail: detail}) }
+func (m *message) inner() (*dispatcher.Message, *InvalidError) {
+	wrong := &InvalidError{}
 	out := &dispatcher.Message{
 		ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, Queue: m.queue, URL: m.URL, Endpoint: m.Endpoint,
 		ContentType: m.ContentType, Delay: m.Delay, DeliverAt: m.DeliverAt.Truncate(time.Millisecond), ExpiresAt: m.ExpiresAt.Truncate(time.Millisecond),
@@ -235,15 +201,14 @@ func (m *message) inner() (*dispatcher.Message, []FieldError) {
 		out.ID = dispatcher.NewID()
 	}
 	if m.task && m.queue == "" {
-		fault("$.queue", "is needed: Send is for callbacks to a URL or to endpoints")
+		wrong.add("Queue", "is needed: Send is for callbacks to a URL or to endpoints")
 	}
 	if m.Raw != nil && m.Body != nil {
-		fault("$.body", "give Body or Raw, not both")
+		wrong.add("Body", "give Body or Raw, not both")
 	}
 	var err error
-	if out.Body, err = m.body(); err != nil {
-		fault("$.body", err.Error())
-	}
+	out.Body, err = m.body()
+	wrong.check("Body", err)
 	switch {
 	case m.ContentType != "":
 	case m.Raw != nil:
@@ -252,16 +217,27 @@ func (m *message) inner() (*dispatcher.Message, []FieldError) {
 		out.ContentType = "application/json"
 	}
 	if m.Ladder != nil {
-		steps, err := ladder.New(m.Ladder...)
-		if err != nil {
-			fault("$.ladder", err.Error())
-		}
+		steps, err := newLadder(m.Ladder)
+		wrong.check("Ladder", err)
 		out.Ladder = &steps
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		out.Headers = append(out.Headers, dispatcher.Header{Name: name, Value: m.Headers[name]})
 	}
 	return out, wrong
+}
+
+// newLadder returns the ladder of these waits.
+func newLadder(waits []time.Duration) (ladder.Ladder, error) {
+	l, err := ladder.New(waits...)
+	var wrong *ladder.Error
+	switch {
+	case errors.As(err, &wrong) && wrong.Rung > 0:
+		err = fmt.Errorf("must have waits of 0 to %s: rung %d is %s", ladder.FormatDuration(ladder.MaxDuration), wrong.Rung, wrong.Text)
+	case err != nil:
+		err = fmt.Errorf("must have at most %d waits", ladder.MaxRungs)
+	}
+	return l, err
 }
 
 // body returns the encoded body. It is a copy, so the caller may reuse its own.

@@ -25,7 +25,7 @@ func TestTheSameAgainIsADuplicateAndOtherContentAConflict(t *testing.T) {
 	require.Equal(t, first.Deliveries[0].ID, again.Deliveries[0].ID)
 	_, err := p.Publish(t.Context(), queue.Task{ID: "one", Topic: "test", Queue: "work", Body: order{2}})
 	require.ErrorIs(t, err, queue.ErrConflict)
-	require.EqualError(t, err, "publish one: the id is taken by another message: body not as in the first")
+	require.EqualError(t, err, "publish one: the id is taken by another message: Body not as in the first")
 	_, err = p.Publish(t.Context(), queue.Task{ID: "one", Topic: "test", Queue: "other", Body: order{1}})
 	require.ErrorContains(t, err, "destination not as in the first")
 }
@@ -33,28 +33,28 @@ func TestTheSameAgainIsADuplicateAndOtherContentAConflict(t *testing.T) {
 func TestWhatCantBePublishedIsToldByField(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxBody: 100})
 	for name, c := range map[string]struct {
-		task queue.Task
-		path string
+		task  queue.Task
+		field string
 	}{
-		"no topic":             {queue.Task{Queue: "work"}, "$.topic"},
-		"a bad name":           {queue.Task{Topic: "a", Queue: "q_work"}, "$.queue"},
-		"no queue":             {queue.Task{Topic: "a"}, "$.queue"},
-		"two bodies":           {queue.Task{Topic: "a", Queue: "work", Body: 1, Raw: []byte("1")}, "$.body"},
-		"bytes as JSON":        {queue.Task{Topic: "a", Queue: "work", Body: []byte("1")}, "$.body"},
-		"broken JSON":          {queue.Task{Topic: "a", Queue: "work", Body: json.RawMessage("{")}, "$.body"},
-		"what is not JSON":     {queue.Task{Topic: "a", Queue: "work", Body: math.NaN()}, "$.body"},
-		"a long body":          {queue.Task{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "$.body"},
-		"a long delay":         {queue.Task{Topic: "a", Queue: "work", Delay: 9000 * time.Hour}, "$.delay"},
-		"a rung below nothing": {queue.Task{Topic: "a", Queue: "work", Ladder: []time.Duration{-1}}, "$.ladder"},
-		"a long timeout":       {queue.Task{Topic: "a", Queue: "work", Timeout: 2 * time.Hour}, "$.timeout"},
+		"no topic":             {queue.Task{Queue: "work"}, "Topic"},
+		"a bad name":           {queue.Task{Topic: "a", Queue: "q_work"}, "Queue"},
+		"no queue":             {queue.Task{Topic: "a"}, "Queue"},
+		"two bodies":           {queue.Task{Topic: "a", Queue: "work", Body: 1, Raw: []byte("1")}, "Body"},
+		"bytes as JSON":        {queue.Task{Topic: "a", Queue: "work", Body: []byte("1")}, "Body"},
+		"broken JSON":          {queue.Task{Topic: "a", Queue: "work", Body: json.RawMessage("{")}, "Body"},
+		"what is not JSON":     {queue.Task{Topic: "a", Queue: "work", Body: math.NaN()}, "Body"},
+		"a long body":          {queue.Task{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "Body"},
+		"a long delay":         {queue.Task{Topic: "a", Queue: "work", Delay: 9000 * time.Hour}, "Delay"},
+		"a rung below nothing": {queue.Task{Topic: "a", Queue: "work", Ladder: []time.Duration{-1}}, "Ladder"},
+		"a long timeout":       {queue.Task{Topic: "a", Queue: "work", Timeout: 2 * time.Hour}, "Timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := p.Publish(t.Context(), c.task)
 			require.ErrorIs(t, err, queue.ErrInvalid)
 			var invalid *queue.InvalidError
 			require.ErrorAs(t, err, &invalid)
-			require.Equal(t, c.path, invalid.Fields[0].Path, err)
-			require.ErrorContains(t, err, c.path+" "+invalid.Fields[0].Detail)
+			require.Equal(t, c.field, invalid.Fields[0].Field, err)
+			require.ErrorContains(t, err, c.field+" "+invalid.Fields[0].Detail)
 		})
 	}
 }
@@ -63,7 +63,7 @@ func TestATaskWithoutAQueueIsNotTaken(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
 	_, err := p.Publish(t.Context(), queue.Task{ID: "lost", Topic: "order.unpaid", Body: 1, Delay: time.Minute})
 	require.ErrorIs(t, err, queue.ErrInvalid)
-	require.ErrorContains(t, err, "queue is needed: Send is for callbacks to a URL or to endpoints")
+	require.ErrorContains(t, err, "Queue is needed: Send is for callbacks to a URL or to endpoints")
 	_, err = p.Read(t.Context(), "lost")
 	require.ErrorIs(t, err, queue.ErrNotFound)
 }
@@ -108,7 +108,7 @@ func TestAStoreThatIsGoneIsUnavailable(t *testing.T) {
 func TestOptionsThatMakeNoSenseAreToldTogether(t *testing.T) {
 	_, err := queue.Open(t.Context(), "redis://127.0.0.1:1", queue.Options{
 		Project: "a b", Workers: -1, AttemptTimeout: time.Millisecond, Ladder: []time.Duration{-1}, LadderJitter: 2, MaxBody: 5 << 20,
-		Durability: "perhaps", EncryptionKey: "short", HeaderPrefix: "x", RetentionMax: -1, RedisMode: "many",
+		Durability: "perhaps", EncryptionKey: queue.NewKey("short"), HeaderPrefix: "x", RetentionMax: -1, RedisMode: "many",
 	})
 	for _, name := range []string{
 		"Project", "Workers", "AttemptTimeout", "Ladder", "LadderJitter", "MaxBody", "Durability", "EncryptionKey", "HeaderPrefix", "RetentionMax", "RedisMode",

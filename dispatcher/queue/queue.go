@@ -42,16 +42,20 @@ type Queue struct {
 
 // Open connects to the Redis at url: redis://, rediss:// or unix://, with the options of
 // go-redis in the query. Several ?addr= are the nodes of a cluster, or sentinels. It
-// returns an error for a Redis that may lose confirmed data. ctx bounds only the call of
-// Open. The caller must call Run or Close.
+// returns an error for a Redis that may lose confirmed data, an *InvalidError for a wrong
+// url or option, and ErrDenied if Redis refuses the user. ctx bounds only the call of Open.
+// The caller must call Run or Close.
 func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	s, err := o.settings(url)
+	if err == nil && ctx == nil {
+		err = errNoContext
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
 	store, err := redisq.Await(ctx, s.store)
 	if err != nil {
-		return nil, fmt.Errorf("open queue: %w", err)
+		return nil, failed(ctx, "open queue", err)
 	}
 	q := &Queue{store: store, policy: s.policy, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
@@ -63,7 +67,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 		err = q.engine.ReadClock(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open queue: %w", errors.Join(err, store.Close()))
+		return nil, failed(ctx, "open queue", errors.Join(err, store.Close()))
 	}
 	q.policy.Now = q.engine.Now
 	q.handlers.engine, q.handlers.store, q.handlers.polls = q.engine, store, store.Polls()
@@ -104,15 +108,6 @@ func version() string {
 	return "unknown"
 }
 
-// ErrClosed means that Close was called, or that Run has ended.
-var ErrClosed = errors.New("the queue is closed")
-
-var errUnopened = errors.New("the queue was not made by queue.Open")
-
-// ErrUnrecorded means that outcomes of attempts could not be recorded. The text has their
-// number.
-var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
-
 // Run takes deliveries of the handled queues and calls the handlers, until ctx ends. Then
 // it stops in this order:
 //
@@ -128,11 +123,13 @@ var ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
 // if it was called before.
 func (q *Queue) Run(ctx context.Context) error {
 	if q == nil || q.engine == nil {
-		return fmt.Errorf("run: %w", errUnopened)
+		return fmt.Errorf("run: %w", ErrUnopened)
 	}
 	q.mu.Lock()
 	var err error
 	switch {
+	case ctx == nil:
+		err = fmt.Errorf("run: %w", errNoContext)
 	case q.running:
 		err = errors.New("run: it was called before")
 	case q.closed:
@@ -163,7 +160,7 @@ func (q *Queue) Run(ctx context.Context) error {
 // Run need not call it. It may be called again, or while Run runs: then it does nothing.
 func (q *Queue) Close() error {
 	if q == nil || q.engine == nil {
-		return fmt.Errorf("close: %w", errUnopened)
+		return fmt.Errorf("close: %w", ErrUnopened)
 	}
 	q.mu.Lock()
 	running := q.running

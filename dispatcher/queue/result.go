@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // handlerResult is the result of a handler as plain values. All methods of the handler's
@@ -44,10 +46,9 @@ func readError(err error) handlerResult {
 	r := handlerResult{failed: true}
 	r.text = guarded(err, func() string { return err.Error() })
 	wrong := guarded(err, func() string {
-		var skip skipError
-		var again retryError
-		if r.skip = errors.As(err, &skip); !r.skip && errors.As(err, &again) {
-			r.after = &again.after
+		var again *RetryError
+		if r.skip = errors.Is(err, ErrSkipRetry); !r.skip && errors.As(err, &again) && again != nil {
+			r.after = new(min(max(again.After, 0), ladder.MaxDuration))
 		}
 		return ""
 	})

@@ -65,16 +65,22 @@ func (q *Queue) Handle(name string, h HandlerFunc) {
 // can't be decoded, the delivery is dead at once with the error, because a retry would
 // not help.
 func Handle[T any](q *Queue, name string, h func(ctx context.Context, body T, d Delivery) error) {
+	q.Handle(name, Typed(h))
+}
+
+// Typed returns a HandlerFunc that decodes the body from JSON into a T for h. Handle uses it. A
+// test may call it without a Queue. It returns nil for nil.
+func Typed[T any](h func(ctx context.Context, body T, d Delivery) error) HandlerFunc {
 	if h == nil {
-		q.Handle(name, nil)
+		return nil
 	}
-	q.Handle(name, func(ctx context.Context, d Delivery) error {
+	return func(ctx context.Context, d Delivery) error {
 		var body T
 		if err := json.Unmarshal(d.Body, &body); err != nil {
 			return SkipRetry(fmt.Errorf("the body can't be read as %T: %w", body, unreadable(err)))
 		}
 		return h(ctx, body, d)
-	})
+	}
 }
 
 // unreadable returns why a body could not be decoded, without quoting the body.
@@ -139,8 +145,14 @@ func RetryAfter(d time.Duration, err error) error { return &RetryError{After: d,
 // deliveryKey is the key of the delivery in a handler's context.
 type deliveryKey struct{}
 
-// FromContext returns the delivery of a handler's context. ok is false for any other
-// context.
+// NewContext returns a context with d, as a handler's context has it. Tests call functions with
+// it that read FromContext.
+func NewContext(ctx context.Context, d Delivery) context.Context {
+	return handlerContext{ctx, &d}
+}
+
+// FromContext returns the delivery of a handler's context, or of NewContext. ok is false for
+// any other context.
 func FromContext(ctx context.Context) (d Delivery, ok bool) {
 	p, ok := ctx.Value(deliveryKey{}).(*Delivery)
 	if !ok {

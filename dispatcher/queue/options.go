@@ -37,6 +37,13 @@ type Options struct {
 	RedisCAFile string // certificates trusted for rediss:// in addition to the system's
 	Forgetful   bool   // accept a Redis without persistence, such as miniredis in a test
 
+	// Dial opens the connections to Redis; nil: the network. With a url of redis://, the DialContext
+	// of a tls.Dialer connects with its own certificates.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Credentials returns the user and the password of each new connection, for example a token
+	// that expires; nil: those of the url.
+	Credentials func(ctx context.Context) (user, password string, err error)
+
 	Workers        int           // handlers that run at once in this program; 0: 64, at most 4,096
 	AttemptTimeout time.Duration // of a handler, if the message has no timeout: 1 s to 1 h; 0: 15 s
 	Grace          time.Duration // how long handlers may continue after Run's context ends; 0: 20 s, negative: not at all
@@ -163,6 +170,7 @@ func (o Options) settings(url string) (settings, error) {
 		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))), Master: o.RedisMaster, CAFile: o.RedisCAFile,
 		Durability: durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
 		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box, Log: s.log,
+		Dial: o.Dial, LogIn: o.Credentials,
 	}}
 	if len(wrong.Fields) > 0 {
 		return s, wrong

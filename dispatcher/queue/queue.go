@@ -53,6 +53,9 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
+	if engine.IsAlone(ctx) {
+		s.engine.BeatEvery, s.store.LoadLate = engine.AloneEvery, true
+	}
 	store, err := redisq.Await(ctx, s.store)
 	if err != nil {
 		return nil, failed(ctx, "open queue", err)

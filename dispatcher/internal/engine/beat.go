@@ -36,12 +36,13 @@ type heartbeat struct {
 }
 
 func newHeartbeat(e *Engine) *heartbeat {
-	return &heartbeat{engine: e, peers: wait.NewPulses(wait.BeatEvery, wait.DeadReadings)}
+	return &heartbeat{engine: e, peers: wait.NewPulses(e.options.BeatEvery, wait.DeadReadings)}
 }
 
 // Run beats until ctx ends.
 func (h *heartbeat) Run(ctx context.Context) error {
-	tick := time.NewTicker(wait.BeatEvery)
+	every := h.engine.options.BeatEvery
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		h.engine.dead.put(h.beatIfAlive(ctx))
@@ -53,8 +54,8 @@ func (h *heartbeat) Run(ctx context.Context) error {
 				waits = false
 			case <-h.engine.rouse:
 				// Two readings close together would prove nothing about the others.
-				if waits = h.engine.readClock().elapsed(*h.tried) < wait.BeatEvery; !waits {
-					tick.Reset(wait.BeatEvery)
+				if waits = h.engine.readClock().elapsed(*h.tried) < every; !waits {
+					tick.Reset(every)
 				}
 			}
 		}
@@ -188,6 +189,20 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	h.tried = &now
 }
 
+// AloneEvery is the time between two beats of an instance that is alone: see Alone.
+const AloneEvery = time.Minute
+
+// aloneKey is the key of Alone in a context.
+type aloneKey struct{}
+
+// Alone returns a context in which a store is opened that is in the memory of a test, so no other
+// instance uses it. Such an instance beats once in AloneEvery, because hours of simulated time
+// would have thousands of beats.
+func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
+
+// IsAlone reports whether Alone made the context.
+func IsAlone(ctx context.Context) bool { return ctx.Value(aloneKey{}) != nil }
+
 // sightings records when this instance last saw a beat of each instance, including its own.
 type sightings struct {
 	mu     sync.Mutex
@@ -286,7 +301,7 @@ func (e *Engine) alive(s *identity) bool {
 		return false
 	}
 	silent := now.elapsed(*beaten)
-	if silent < wait.BeatOld {
+	if silent < wait.BeatOld+e.options.BeatEvery-wait.BeatEvery {
 		return true
 	}
 	missed := s.missed.Load()

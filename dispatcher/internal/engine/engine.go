@@ -20,6 +20,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -55,6 +56,7 @@ type Options struct {
 	ClaimBatch   int           // permits to gather for each claimable batch
 	Excerpt      int           // bytes of a response to keep in the history
 	PollEvery    time.Duration // time between two polls of the whole queue
+	BeatEvery    time.Duration // time between two heartbeats; 0: wait.BeatEvery, as other instances expect
 	Grace        time.Duration // how long attempts may continue after the stop signal
 	Keep         dispatcher.Keep
 	UserAgent    string
@@ -146,6 +148,7 @@ const listsAtOnce = 2
 
 // New returns an Engine for a queue and a sender.
 func New(q Queue, s dispatcher.Sender, o Options) (*Engine, error) {
+	o.BeatEvery = cmp.Or(o.BeatEvery, wait.BeatEvery)
 	e := &Engine{
 		options: o, deliveries: q.Deliveries, reads: q.Reads, instances: q.Instances, store: q.Store, log: o.Log, watching: watching{observer: o.Observer, log: o.Log},
 		outages: outage.New(o.Log, "store lost", "store back"),

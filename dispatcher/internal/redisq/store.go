@@ -52,9 +52,10 @@ type Options struct {
 
 	FailingAfter time.Duration // a lane that fails longer than this is reported as failing; 0: no lane is
 
-	Dial      conn.DialFunc // nil: the network
-	TestClock bool          // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
-	Seal      *seal.Box     // hides endpoints' secrets and header values; nil: they are stored as they are
+	Dial      conn.DialFunc  // nil: the network
+	LogIn     conn.LogInFunc // returns the user and the password of each new connection; nil: those of the URL
+	TestClock bool           // scripts read the time from <tag>:clock, in microseconds, instead of Redis' TIME
+	Seal      *seal.Box      // hides endpoints' secrets and header values; nil: they are stored as they are
 	Log       *slog.Logger
 }
 
@@ -122,7 +123,7 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	var err error
 	s.conn, err = conn.Dial(ctx, conn.Options{
 		URL: o.URL, Mode: o.Mode, Master: o.Master, CAFile: o.CAFile, Durability: o.Durability,
-		Project: o.Project, TestClock: o.TestClock, Dial: o.Dial, Repair: s.removeWrong,
+		Project: o.Project, TestClock: o.TestClock, Dial: o.Dial, LogIn: o.LogIn, Repair: s.removeWrong,
 	})
 	if err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type Options struct {
 	Durability dispatcher.Durability // how durable a durable call must be
 	Project    string                // prefix of all keys
 	Dial       DialFunc              // nil: the network
+	LogIn      LogInFunc             // returns the user and the password of each new connection; nil: those of the URL
 	TestClock  bool                  // scripts read the time from <tag>:clock, in microseconds, instead of TIME
 
 	// Repair removes keys of a wrong type from a partition, or from home, and reports

@@ -242,6 +242,7 @@ func (c *Client) universal(u *redisURL, without ...string) (*redis.UniversalOpti
 		opts.PipelinePoolSize = -1
 		opts.ReadBufferSize, opts.WriteBufferSize = bufferSize, bufferSize
 	}
+	opts.CredentialsProviderContext = c.options.LogIn
 	dial := c.options.Dial
 	if dial == nil {
 		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext

@@ -32,6 +32,9 @@ func newConns() *openConns { return &openConns{born: time.Now(), open: map[*open
 // DialFunc opens a connection.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// LogInFunc returns the user and the password for a connection.
+type LogInFunc func(ctx context.Context) (user, password string, err error)
+
 // openConn is a connection that records when data last came.
 type openConn struct {
 	net.Conn
@@ -134,11 +137,20 @@ func (c *openConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn lets go-redis detect whether the other end closed an idle connection.
+// SyscallConn lets go-redis detect whether the other end closed an idle connection. A connection
+// that is neither TCP nor a Unix socket, such as one with its own TLS, can't report that. It counts
+// as open, and the next call finds out.
 func (c *openConn) SyscallConn() (syscall.RawConn, error) {
 	raw, ok := c.Conn.(syscall.Conn)
 	if !ok {
-		return nil, net.ErrClosed // neither TCP nor a Unix socket, which is never dialled
+		return unknownConn{}, nil
 	}
 	return raw.SyscallConn()
 }
+
+// unknownConn has no file descriptor.
+type unknownConn struct{}
+
+func (unknownConn) Control(func(uintptr)) error    { return nil }
+func (unknownConn) Read(func(uintptr) bool) error  { return nil }
+func (unknownConn) Write(func(uintptr) bool) error { return nil }

@@ -1,0 +1,96 @@
+// Package queuetest tests programs that use package queue, without a Redis and without
+// waiting. It works in a bubble of testing/synctest, where time is simulated:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		q := queuetest.Open(t, queue.Options{})
+//		queue.Handle(q, "order_close", shop.close)
+//		queuetest.Run(t, q)
+//		_, err := q.Publish(t.Context(), queue.Task{Queue: "order_close", Topic: "order.unpaid", Body: 17, Delay: 30 * time.Minute})
+//		...
+//		queuetest.Advance(29 * time.Minute) // nothing is handled yet
+//		queuetest.Advance(2 * time.Minute)  // it was handled
+//	})
+//
+// The store is Redis in memory (miniredis) with the scripts of the real one. Delays, ladders,
+// deadlines and expiries are those of a real program.
+package queuetest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/queue"
+)
+
+// Open opens a Queue with an empty store in memory, which is closed with the test. It must be
+// called in a bubble of testing/synctest. It sets Options.Dial and Options.Forgetful.
+func Open(tb testing.TB, o queue.Options) *queue.Queue {
+	tb.Helper()
+	store := miniredis.NewMiniRedis()
+	store.ClockTTL(true) // expiries follow the simulated time
+	o.Forgetful = true
+	o.Dial = func(context.Context, string, string) (net.Conn, error) {
+		c, err := store.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return newConn(c), nil
+	}
+	q, err := queue.Open(engine.Alone(context.Background()), "redis://memory", o)
+	if err != nil {
+		store.Close()
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := q.Close(); err != nil {
+			tb.Error(err)
+		}
+		store.Close()
+	})
+	return q
+}
+
+// Run runs the handlers of q until the test ends, and fails the test if Queue.Run returns an
+// error. Handlers still running then have Options.Grace to return.
+func Run(tb testing.TB, q *queue.Queue) {
+	tb.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(ctx) }()
+	tb.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			tb.Error(err)
+		}
+	})
+}
+
+// moment is the simulated time in which the store and the handlers finish what was due: a take
+// waits up to a millisecond for more work, and due times are whole milliseconds.
+const moment = 20 * time.Millisecond
+
+// Advance lets d pass, and a moment of 20 ms. Then everything that was due has been handled,
+// unless a handler itself waits for longer.
+func Advance(d time.Duration) {
+	time.Sleep(d + moment)
+	synctest.Wait()
+}
+
+// Dead returns the dead deliveries, the last published one first.
+func Dead(tb testing.TB, q *queue.Queue) (dead []queue.Record) {
+	tb.Helper()
+	for r, err := range q.List(context.Background(), queue.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		dead = append(dead, r)
+	}
+	return dead
+}

@@ -1,6 +1,8 @@
 module github.com/hookladder/hookladder
 
-go 1.26.8
+go 1.26.0
+
+toolchain go1.26.8
 
 require (
 	github.com/KimMachineGun/automemlimit v0.7.5

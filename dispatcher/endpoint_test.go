@@ -144,7 +144,7 @@ func TestAnEndpointThatIsValid(t *testing.T) {
 		*f = signer.Form{Header: "X-Convoy-Signature", Hash: signer.SHA512, Encoding: signer.Base64, Content: signer.TimeCommaBody}
 	})).Validate(d.Policy{}))
 	require.Empty(t, newTestEndpoint(formed(func(f *signer.Form) { *f = signer.Form{Header: "x-outpost-signature", Prefix: "v0="} })).Validate(d.Policy{}))
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		require.Empty(t, newTestEndpoint(func(e *d.Endpoint) { e.Signature = scheme }).Validate(d.Policy{}))
 	}
 }

@@ -279,7 +279,7 @@ func TestExcerptMasksOurOwnSignatures(t *testing.T) {
 
 func TestExcerptMasksTheSignaturesOfEachScheme(t *testing.T) {
 	body := []byte(`{"amount":4200}`)
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			sign, err := scheme.NewSigner(scheme.NewSecret())
 			require.NoError(t, err)

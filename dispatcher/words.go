@@ -61,11 +61,11 @@ func WordLists() map[string][]string {
 		"state":    Texts(EndpointStates),
 		"kind":     EndpointKinds,
 		"disabled": Texts(DisabledWhys),
-		"scheme":   Texts(signer.Schemes),
+		"scheme":   Texts(signer.Schemes()),
 
-		"signature-hash":     Texts(signer.Hashes),
-		"signature-encoding": Texts(signer.Encodings),
-		"signature-content":  Texts(signer.Contents),
+		"signature-hash":     Texts(signer.Hashes()),
+		"signature-encoding": Texts(signer.Encodings()),
+		"signature-content":  Texts(signer.Contents()),
 
 		"end-status":     Texts(EndStatuses),
 		"test-outcome":   TestOutcomes,

@@ -59,8 +59,8 @@ func ExampleVerifier_Verify() {
 	}
 	body := []byte(`{"event":"payment.captured","amount":4200}`)
 	const signature = "v1,Z4pYZPjvk7AezopL3vDx8BVFDpXRnSJDFiuLA6mtEx8="
-	fmt.Println(verifier.Verify("msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", "1750000000", signature, body))
-	fmt.Println(verifier.Verify("msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", "1749990000", signature, body))
+	fmt.Println(verifier.Verify(signer.Signed{ID: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", Timestamp: "1750000000", Signature: signature}, body))
+	fmt.Println(verifier.Verify(signer.Signed{ID: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", Timestamp: "1749990000", Signature: signature}, body))
 	// Output:
 	// <nil>
 	// webhook-timestamp too old: more than 5m ago
@@ -101,8 +101,8 @@ func ExampleScheme_NewVerifier() {
 	now := time.Now()
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	header := s.Sign("msg_1", now, []byte("hello"))
-	fmt.Println(verifier.Verify("msg_1", timestamp, header, []byte("hello")))
-	fmt.Println(verifier.Verify("msg_1", timestamp, header, []byte("hullo")))
+	fmt.Println(verifier.Verify(signer.Signed{ID: "msg_1", Timestamp: timestamp, Signature: header}, []byte("hello")))
+	fmt.Println(verifier.Verify(signer.Signed{ID: "msg_1", Timestamp: timestamp, Signature: header}, []byte("hullo")))
 	// Output:
 	// <nil>
 	// webhook-signature does not match: another secret, or the body was changed

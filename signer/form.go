@@ -22,8 +22,10 @@ const (
 	SHA512 Hash = "sha512"
 )
 
-// Hashes lists all hash functions, the default first.
-var Hashes = []Hash{SHA256, SHA512}
+// Hashes returns all hash functions, the default first.
+func Hashes() []Hash { return slices.Clone(hashes) }
+
+var hashes = []Hash{SHA256, SHA512}
 
 // Encoding is the text form of a signature in a Form.
 type Encoding string
@@ -34,8 +36,10 @@ const (
 	Base64 Encoding = "base64" // the standard alphabet, with padding
 )
 
-// Encodings lists all encodings, the default first.
-var Encodings = []Encoding{Hex, Base64}
+// Encodings returns all encodings, the default first.
+func Encodings() []Encoding { return slices.Clone(encodings) }
+
+var encodings = []Encoding{Hex, Base64}
 
 // Content is the signed text of a Form. The contents with a time write the header as
 // t=<Unix seconds>,v1=<signature>, with one v1 for each secret.
@@ -48,8 +52,10 @@ const (
 	TimeCommaBody Content = "t-comma-body" // as Convoy
 )
 
-// Contents lists all contents, the default first.
-var Contents = []Content{OnlyBody, TimeDotBody, TimeCommaBody}
+// Contents returns all contents, the default first.
+func Contents() []Content { return slices.Clone(contents) }
+
+var contents = []Content{OnlyBody, TimeDotBody, TimeCommaBody}
 
 // MaxPrefix is the longest prefix of a Form in characters.
 const MaxPrefix = 16
@@ -85,13 +91,13 @@ func (f Form) Check() error {
 }
 
 // CheckHash returns an error if the hash is none of Hashes.
-func (f Form) CheckHash() error { return oneOf(f.Hash, Hashes) }
+func (f Form) CheckHash() error { return oneOf(f.Hash, hashes) }
 
 // CheckEncoding returns an error if the encoding is none of Encodings.
-func (f Form) CheckEncoding() error { return oneOf(f.Encoding, Encodings) }
+func (f Form) CheckEncoding() error { return oneOf(f.Encoding, encodings) }
 
 // CheckContent returns an error if the content is none of Contents.
-func (f Form) CheckContent() error { return oneOf(f.Content, Contents) }
+func (f Form) CheckContent() error { return oneOf(f.Content, contents) }
 
 // CheckPrefix returns an error for a prefix that the header can't have.
 func (f Form) CheckPrefix() error {

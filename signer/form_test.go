@@ -29,11 +29,11 @@ func TestAFormIsChecked(t *testing.T) {
 		_, err = signer.HMAC.NewSignerIn(f, signer.HMAC.NewSecret())
 		require.ErrorIs(t, err, signer.ErrForm)
 		v := signer.Verifier{Scheme: signer.HMAC, Form: f, Secrets: []signer.Secret{signer.HMAC.NewSecret()}}
-		require.ErrorIs(t, v.Verify("", "", "", nil), signer.ErrForm)
+		require.ErrorIs(t, v.Verify(signer.Signed{Signature: ""}, nil), signer.ErrForm)
 	}
-	for _, hash := range signer.Hashes {
-		for _, encoding := range signer.Encodings {
-			for _, content := range signer.Contents {
+	for _, hash := range signer.Hashes() {
+		for _, encoding := range signer.Encodings() {
+			for _, content := range signer.Contents() {
 				require.NoError(t, signer.Form{Hash: hash, Encoding: encoding, Content: content}.Check())
 			}
 			require.NoError(t, signer.Form{Header: "x-sign", Hash: hash, Encoding: encoding, Prefix: long}.Check())
@@ -43,7 +43,7 @@ func TestAFormIsChecked(t *testing.T) {
 
 func TestOnlyHMACHasAForm(t *testing.T) {
 	form := signer.Form{Header: "x-sign", Hash: signer.SHA512}
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		_, err := scheme.NewSignerIn(form, scheme.NewSecret())
 		if scheme == signer.HMAC {
 			require.NoError(t, err)
@@ -91,7 +91,7 @@ func FuzzFormsVerifyWhatTheySign(f *testing.F) {
 	f.Add(uint(11), "", []byte(nil))
 	f.Fuzz(func(t *testing.T, n uint, prefix string, body []byte) {
 		form := signer.Form{
-			Hash: signer.Hashes[n%2], Encoding: signer.Encodings[n/2%2], Content: signer.Contents[n/4%3], Prefix: prefix,
+			Hash: signer.Hashes()[n%2], Encoding: signer.Encodings()[n/2%2], Content: signer.Contents()[n/4%3], Prefix: prefix,
 		}
 		secret := signer.HMAC.NewSecret()
 		sign, err := signer.HMAC.NewSignerIn(form, secret)
@@ -101,7 +101,7 @@ func FuzzFormsVerifyWhatTheySign(f *testing.F) {
 		}
 		v := verifierAt(signedAt, secret)
 		v.Scheme, v.Form = signer.HMAC, form
-		require.NoError(t, v.Verify("", "", sign.Sign("m", signedAt, body), body))
-		require.ErrorIs(t, v.Verify("", "", sign.Sign("m", signedAt, body), append(body, 'x')), signer.ErrMismatch)
+		require.NoError(t, v.Verify(signer.Signed{Signature: sign.Sign("m", signedAt, body)}, body))
+		require.ErrorIs(t, v.Verify(signer.Signed{Signature: sign.Sign("m", signedAt, body)}, append(body, 'x')), signer.ErrMismatch)
 	})
 }

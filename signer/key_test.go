@@ -140,7 +140,7 @@ func TestDerive(t *testing.T) {
 	require.NoError(t, err)
 
 	require.True(t, signer.Secret{}.Derive("acme").IsZero())
-	for _, scheme := range signer.Schemes[1:] {
+	for _, scheme := range signer.Schemes()[1:] {
 		require.True(t, scheme.NewSecret().Derive("acme").IsZero(), scheme)
 	}
 }
@@ -181,14 +181,14 @@ func TestParsePublicKey(t *testing.T) {
 }
 
 func FuzzParseSecretOfAScheme(f *testing.F) {
-	for i, scheme := range signer.Schemes {
+	for i, scheme := range signer.Schemes() {
 		f.Add(uint(i), scheme.NewSecret().Reveal())
 		f.Add(uint(i), "")
 	}
 	f.Add(uint(1), whsk(make([]byte, 32)))
 	f.Add(uint(1), whsk(make([]byte, 64)))
 	f.Fuzz(func(t *testing.T, i uint, text string) {
-		scheme := signer.Schemes[i%uint(len(signer.Schemes))]
+		scheme := signer.Schemes()[i%uint(len(signer.Schemes()))]
 		s, err := scheme.ParseSecret(text)
 		if err != nil {
 			require.True(t, errors.Is(err, signer.ErrSecret))
@@ -216,6 +216,6 @@ func FuzzParsePublicKey(f *testing.F) {
 		}
 		require.Equal(t, text, k.String(), "a key has one spelling")
 		v := signer.Verifier{Scheme: signer.StandardEd25519, PublicKeys: []signer.PublicKey{k}, Now: verifierAt(signedAt).Now}
-		require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), "v1a,"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 64))), nil), signer.ErrMismatch)
+		require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: "v1a," + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 64)))}, nil), signer.ErrMismatch)
 	})
 }

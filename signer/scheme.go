@@ -21,8 +21,10 @@ const (
 	HMAC            Scheme = "hmac"             // as its Form says; by default as HMACHex
 )
 
-// Schemes lists all schemes, the default first.
-var Schemes = []Scheme{Standard, StandardEd25519, Stripe, GitHub, HMACHex, HMAC}
+// Schemes returns all schemes, the default first.
+func Schemes() []Scheme { return slices.Clone(schemes) }
+
+var schemes = []Scheme{Standard, StandardEd25519, Stripe, GitHub, HMACHex, HMAC}
 
 // ErrScheme means that a text is not the name of a scheme.
 var ErrScheme = errors.New("not a signature scheme")
@@ -30,10 +32,10 @@ var ErrScheme = errors.New("not a signature scheme")
 // ParseScheme parses the name of a scheme. The name is case-sensitive.
 func ParseScheme(text string) (Scheme, error) {
 	s := Scheme(text)
-	if slices.Contains(Schemes, s) {
+	if slices.Contains(schemes, s) {
 		return s, nil
 	}
-	return "", fmt.Errorf("%w: want one of %s", ErrScheme, joined(Schemes))
+	return "", fmt.Errorf("%w: want one of %s", ErrScheme, joined(schemes))
 }
 
 // layout has the properties of a scheme, for Signer and Verifier.

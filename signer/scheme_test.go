@@ -19,9 +19,9 @@ func TestParseScheme(t *testing.T) {
 		s, err := signer.ParseScheme(text)
 		require.NoError(t, err)
 		require.Equal(t, text, s.String())
-		require.Contains(t, signer.Schemes, s)
+		require.Contains(t, signer.Schemes(), s)
 	}
-	require.Len(t, signer.Schemes, 6)
+	require.Len(t, signer.Schemes(), 6)
 	for _, text := range []string{"", " standard", "Standard", "ed25519", "hmac_hex", "standard,stripe"} {
 		_, err := signer.ParseScheme(text)
 		require.ErrorIs(t, err, signer.ErrScheme)
@@ -54,7 +54,7 @@ func TestWhatIsNoSchemeDoesNothing(t *testing.T) {
 	require.ErrorIs(t, err, signer.ErrScheme)
 	v := verifierAt(signedAt, signer.NewSecret())
 	v.Scheme = no
-	require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), "", nil), signer.ErrScheme)
+	require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: ""}, nil), signer.ErrScheme)
 }
 
 func TestHeadersOfTheSchemes(t *testing.T) {
@@ -70,7 +70,7 @@ func TestHeadersOfTheSchemes(t *testing.T) {
 }
 
 func TestNewSecretsFitTheirSchemeAndAreStrong(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		a, b := scheme.NewSecret(), scheme.NewSecret()
 		require.NotEqual(t, a.Reveal(), b.Reveal(), scheme)
 		again, err := scheme.ParseSecret(a.Reveal())
@@ -98,14 +98,14 @@ func TestSecretsOfAnotherSchemeNeverSign(t *testing.T) {
 	texts := func(s signer.Scheme) bool {
 		return s == signer.Stripe || s == signer.GitHub || s == signer.HMACHex || s == signer.HMAC
 	}
-	for _, of := range signer.Schemes {
-		for _, by := range signer.Schemes {
+	for _, of := range signer.Schemes() {
+		for _, by := range signer.Schemes() {
 			secret := of.NewSecret()
 			fits := of == by || texts(of) && texts(by) // a text is the key whatever the scheme
 			v := verifierAt(signedAt, secret)
 			v.Scheme = by
 			_, signs := by.NewSigner(by.NewSecret(), secret)
-			verifies := v.Verify("msg_1", unix(signedAt), "", nil)
+			verifies := v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: ""}, nil)
 			if fits {
 				require.NoError(t, signs, "%s by %s", of, by)
 				require.ErrorIs(t, verifies, signer.ErrNoSignature)
@@ -123,7 +123,7 @@ func TestSecretsOfAnotherSchemeNeverSign(t *testing.T) {
 
 func TestSchemesRotate(t *testing.T) {
 	body := []byte(`{"n":1}`)
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		fresh, old := scheme.NewSecret(), scheme.NewSecret()
 		s, err := scheme.NewSigner(fresh, old)
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestSchemesRotate(t *testing.T) {
 		verify := func(secret signer.Secret) error {
 			v := verifierAt(signedAt, secret)
 			v.Scheme = scheme
-			return v.Verify("msg_1", unix(signedAt), header, body)
+			return v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, body)
 		}
 		require.NoError(t, verify(fresh), scheme)
 		require.ErrorIs(t, verify(scheme.NewSecret()), signer.ErrMismatch, scheme)
@@ -147,7 +147,7 @@ func TestSchemesRotate(t *testing.T) {
 }
 
 func TestOnlySchemesThatSignTheIDCareForIt(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		s, err := scheme.NewSigner(scheme.NewSecret())
 		require.NoError(t, err)
 		signs := scheme == signer.Standard || scheme == signer.StandardEd25519
@@ -157,7 +157,7 @@ func TestOnlySchemesThatSignTheIDCareForIt(t *testing.T) {
 }
 
 func TestSignersOfAllSchemesKeepNothingOfTheCallBefore(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		s, err := scheme.NewSigner(scheme.NewSecret(), scheme.NewSecret())
 		require.NoError(t, err)
 		body := []byte(strings.Repeat("x", 100_000))
@@ -168,7 +168,7 @@ func TestSignersOfAllSchemesKeepNothingOfTheCallBefore(t *testing.T) {
 }
 
 func TestSignersOfAllSchemesServeManyGoroutines(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		secrets := []signer.Secret{scheme.NewSecret(), scheme.NewSecret()}
 		s, err := scheme.NewSigner(secrets...)
 		require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestSignersOfAllSchemesServeManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				for i := range 20 {
 					body := bytes.Repeat([]byte{byte(g)}, i)
-					if err := v.Verify("msg_1", unix(signedAt), s.Sign("msg_1", signedAt, body), body); err != nil {
+					if err := v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: s.Sign("msg_1", signedAt, body)}, body); err != nil {
 						t.Errorf("%s: %v", scheme, err)
 						return
 					}
@@ -192,7 +192,7 @@ func TestSignersOfAllSchemesServeManyGoroutines(t *testing.T) {
 
 func TestAllSchemesSignWithFewAllocations(t *testing.T) {
 	body := make([]byte, 1024)
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		s, err := scheme.NewSigner(scheme.NewSecret())
 		require.NoError(t, err)
 		allocs := testing.AllocsPerRun(200, func() { s.Sign("msg_1", signedAt, body) })
@@ -201,7 +201,7 @@ func TestAllSchemesSignWithFewAllocations(t *testing.T) {
 }
 
 func FuzzParseScheme(f *testing.F) {
-	for _, s := range signer.Schemes {
+	for _, s := range signer.Schemes() {
 		f.Add(s.String())
 	}
 	f.Add("")
@@ -209,7 +209,7 @@ func FuzzParseScheme(f *testing.F) {
 		s, err := signer.ParseScheme(text)
 		if err != nil {
 			require.Empty(t, s)
-			require.NotContains(t, signer.Schemes, signer.Scheme(text))
+			require.NotContains(t, signer.Schemes(), signer.Scheme(text))
 			return
 		}
 		require.Equal(t, text, s.String(), "a scheme has one spelling")

@@ -47,7 +47,7 @@ func TestNewSignerNeedsSecrets(t *testing.T) {
 	// What a signer with as many secrets as may be makes, a verifier takes.
 	s := mustSigner(t, many[1:]...)
 	signature := s.Sign("msg_1", signedAt, nil)
-	require.NoError(t, verifierAt(signedAt, many[16]).Verify("msg_1", unix(signedAt), signature, nil))
+	require.NoError(t, verifierAt(signedAt, many[16]).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil))
 }
 
 func TestSignMakesOneSignatureForEachSecret(t *testing.T) {
@@ -56,8 +56,8 @@ func TestSignMakesOneSignatureForEachSecret(t *testing.T) {
 	both := mustSigner(t, a, b).Sign("msg_1", signedAt, body)
 	require.Equal(t, signer.Sign(a, "msg_1", signedAt, body)+" "+signer.Sign(b, "msg_1", signedAt, body), both)
 
-	require.NoError(t, verifierAt(signedAt, a).Verify("msg_1", unix(signedAt), both, body))
-	require.NoError(t, verifierAt(signedAt, b).Verify("msg_1", unix(signedAt), both, body))
+	require.NoError(t, verifierAt(signedAt, a).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: both}, body))
+	require.NoError(t, verifierAt(signedAt, b).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: both}, body))
 }
 
 func TestSignTellsNothingWhereItMayNot(t *testing.T) {

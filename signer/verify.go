@@ -91,12 +91,18 @@ func (s Scheme) NewVerifier(keys string) (*Verifier, error) {
 	return &Verifier{Scheme: s, PublicKeys: public}, nil
 }
 
-// Verify checks the headers of a request, as they were sent, against its body, byte for
-// byte. The headers are webhook-id, webhook-timestamp and the header of the signature
-// (Scheme.Header, or that of the Form). Schemes that do not sign the first two ignore them. It returns nil
+// Signed are the headers of a signed request, as they were sent. Schemes that do not sign
+// the first two ignore them.
+type Signed struct {
+	ID        string // webhook-id
+	Timestamp string // webhook-timestamp
+	Signature string // of Scheme.Header, or the header of the Form
+}
+
+// Verify checks the headers of a request against its body, byte for byte. It returns nil
 // only if one of the keys made one of the signatures, and the timestamp is within the
 // tolerance if it is signed.
-func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
+func (v *Verifier) Verify(s Signed, body []byte) error {
 	if v == nil {
 		return ErrNoSecret
 	}
@@ -104,7 +110,7 @@ func (v *Verifier) Verify(id, timestamp, signature string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	c, err := v.check(&l, id, timestamp, signature)
+	c, err := v.check(&l, s.ID, s.Timestamp, s.Signature)
 	if err != nil {
 		return err
 	}

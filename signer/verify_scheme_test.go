@@ -32,7 +32,7 @@ func mustVerifier(t testing.TB, scheme signer.Scheme, keys string) *signer.Verif
 }
 
 func TestNewVerifierTakesWhatAReceiverHolds(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		mine, other := scheme.NewSecret(), scheme.NewSecret()
 		_, header := mustSign(t, scheme, mine, []byte("x"))
 		held := []string{mine.Reveal(), other.Reveal() + "\n" + mine.Reveal()}
@@ -41,8 +41,8 @@ func TestNewVerifierTakesWhatAReceiverHolds(t *testing.T) {
 		}
 		for _, keys := range held {
 			v := mustVerifier(t, scheme, keys)
-			require.NoError(t, v.Verify("msg_1", unix(signedAt), header, []byte("x")), scheme)
-			require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), header, []byte("y")), signer.ErrMismatch, scheme)
+			require.NoError(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, []byte("x")), scheme)
+			require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, []byte("y")), signer.ErrMismatch, scheme)
 		}
 		_, err := scheme.NewVerifier(" ")
 		require.ErrorIs(t, err, signer.ErrNoSecret)
@@ -58,15 +58,15 @@ func TestPublicKeysAreForEd25519Only(t *testing.T) {
 	public, _ := secret.PublicKey()
 	v := mustVerifier(t, signer.StandardEd25519, public)
 	_, header := mustSign(t, signer.StandardEd25519, secret, nil)
-	require.NoError(t, v.Verify("msg_1", unix(signedAt), header, nil))
+	require.NoError(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil))
 
 	v.Secrets = []signer.Secret{secret}
 	v.PublicKeys = append(v.PublicKeys, signer.PublicKey{})
-	require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), header, nil), signer.ErrNoSecret, "a zero one also")
+	require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil), signer.ErrNoSecret, "a zero one also")
 
 	v.PublicKeys = v.PublicKeys[:1]
 	v.Scheme, v.Secrets = signer.Standard, []signer.Secret{signer.NewSecret()}
-	require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), header, nil), signer.ErrMisfit)
+	require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil), signer.ErrMisfit)
 }
 
 func TestVerifierWithSecretsAndPublicKeysTriesBoth(t *testing.T) {
@@ -77,7 +77,7 @@ func TestVerifierWithSecretsAndPublicKeysTriesBoth(t *testing.T) {
 	v.Secrets = []signer.Secret{b}
 	for _, secret := range []signer.Secret{a, b} {
 		_, header := mustSign(t, signer.StandardEd25519, secret, nil)
-		require.NoError(t, v.Verify("msg_1", unix(signedAt), header, nil))
+		require.NoError(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil))
 	}
 	require.True(t, v.PublicKeys[:2][1].IsZero(), "the fields are the caller's, and so is the room behind them")
 }
@@ -87,17 +87,17 @@ func TestBothVersionsInOneHeaderVerifyByEither(t *testing.T) {
 	_, v1 := mustSign(t, signer.Standard, shared, nil)
 	_, v1a := mustSign(t, signer.StandardEd25519, private, nil)
 	for _, header := range []string{v1 + " " + v1a, v1a + " " + v1, "v9,? " + v1a + " " + v1} {
-		require.NoError(t, mustVerifier(t, signer.Standard, shared.Reveal()).Verify("msg_1", unix(signedAt), header, nil))
-		require.NoError(t, mustVerifier(t, signer.StandardEd25519, private.Reveal()).Verify("msg_1", unix(signedAt), header, nil))
+		require.NoError(t, mustVerifier(t, signer.Standard, shared.Reveal()).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil))
+		require.NoError(t, mustVerifier(t, signer.StandardEd25519, private.Reveal()).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: header}, nil))
 	}
-	err := mustVerifier(t, signer.Standard, shared.Reveal()).Verify("msg_1", unix(signedAt), v1a, nil)
+	err := mustVerifier(t, signer.Standard, shared.Reveal()).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: v1a}, nil)
 	require.EqualError(t, err, "no v1 signature in webhook-signature")
-	err = mustVerifier(t, signer.StandardEd25519, private.Reveal()).Verify("msg_1", unix(signedAt), v1, nil)
+	err = mustVerifier(t, signer.StandardEd25519, private.Reveal()).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: v1}, nil)
 	require.EqualError(t, err, "no v1a signature in webhook-signature")
 }
 
 func TestMiddlewareOfEveryScheme(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			secret := scheme.NewSecret()
 			name, value := mustSign(t, scheme, secret, []byte("hello"))
@@ -160,18 +160,18 @@ func TestMiddlewareOfEveryScheme(t *testing.T) {
 
 func FuzzVerifyOfAScheme(f *testing.F) {
 	number := map[signer.Scheme]uint{}
-	for i, scheme := range signer.Schemes {
+	for i, scheme := range signer.Schemes() {
 		number[scheme] = uint(i)
 	}
 	for _, v := range readVectors(f) {
 		f.Add(number[v.Scheme], v.ID, v.Timestamp, v.Signature, v.Body)
 	}
-	verifiers := make([]*signer.Verifier, len(signer.Schemes))
-	for i, scheme := range signer.Schemes {
+	verifiers := make([]*signer.Verifier, len(signer.Schemes()))
+	for i, scheme := range signer.Schemes() {
 		verifiers[i] = mustVerifier(f, scheme, scheme.NewSecret().Reveal()) // not known to the fuzzer, so nothing may pass
 	}
 	f.Fuzz(func(t *testing.T, i uint, id, timestamp, signature string, body []byte) {
-		err := verifiers[i%uint(len(verifiers))].Verify(id, timestamp, signature, body)
+		err := verifiers[i%uint(len(verifiers))].Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, body)
 		for _, reason := range reasons {
 			if reason != signer.ErrNoSecret && errors.Is(err, reason) {
 				return
@@ -182,25 +182,25 @@ func FuzzVerifyOfAScheme(f *testing.F) {
 }
 
 func FuzzSignThenVerifyByAnyScheme(f *testing.F) {
-	for i := range signer.Schemes {
+	for i := range signer.Schemes() {
 		f.Add(uint(i), "msg_1", int64(1_750_000_000), []byte(`{"a":1}`), uint(13))
 	}
 	f.Fuzz(func(t *testing.T, i uint, id string, seconds int64, body []byte, at uint) {
 		if id == "" || len(id) > 256 || strings.Contains(id, ".") || seconds < 0 || seconds > 999_999_999_999 {
 			return
 		}
-		scheme := signer.Schemes[i%uint(len(signer.Schemes))]
+		scheme := signer.Schemes()[i%uint(len(signer.Schemes()))]
 		secret, sentAt := scheme.NewSecret(), time.Unix(seconds, 0)
 		s, err := scheme.NewSigner(secret, scheme.NewSecret())
 		require.NoError(t, err)
 		header := s.Sign(id, sentAt, body)
 		v := mustVerifier(t, scheme, secret.Reveal())
 		v.Now = func() time.Time { return sentAt }
-		require.NoError(t, v.Verify(id, unix(sentAt), header, body))
+		require.NoError(t, v.Verify(signer.Signed{ID: id, Timestamp: unix(sentAt), Signature: header}, body))
 
-		require.Error(t, v.Verify(id, unix(sentAt), header, append([]byte{0}, body...)), "a longer body")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: unix(sentAt), Signature: header}, append([]byte{0}, body...)), "a longer body")
 		if len(body) > 0 {
-			require.Error(t, v.Verify(id, unix(sentAt), header, []byte(flip(string(body), at))), "another body")
+			require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: unix(sentAt), Signature: header}, []byte(flip(string(body), at))), "another body")
 		}
 		first := len(header) // where the first signature ends: the second one is another secret's
 		if end := strings.IndexAny(header, " "); end >= 0 {
@@ -209,9 +209,9 @@ func FuzzSignThenVerifyByAnyScheme(f *testing.F) {
 		if scheme == signer.Stripe {
 			first = strings.LastIndex(header, ",")
 		}
-		require.Error(t, v.Verify(id, unix(sentAt), flip(header[:first], at)+header[first:], body), "another signature")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: unix(sentAt), Signature: flip(header[:first], at) + header[first:]}, body), "another signature")
 		stranger := mustVerifier(t, scheme, scheme.NewSecret().Reveal())
 		stranger.Now = v.Now
-		require.ErrorIs(t, stranger.Verify(id, unix(sentAt), header, bytes.Clone(body)), signer.ErrMismatch)
+		require.ErrorIs(t, stranger.Verify(signer.Signed{ID: id, Timestamp: unix(sentAt), Signature: header}, bytes.Clone(body)), signer.ErrMismatch)
 	})
 }

@@ -16,7 +16,7 @@ func TestVerifierIsSafeWithoutSettings(t *testing.T) {
 	secret := signer.NewSecret()
 	v := &signer.Verifier{Secrets: []signer.Secret{secret}} // the real clock, the default tolerance
 	check := func(at time.Time) error {
-		return v.Verify("msg_1", unix(at), signer.Sign(secret, "msg_1", at, nil), nil)
+		return v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(at), Signature: signer.Sign(secret, "msg_1", at, nil)}, nil)
 	}
 	require.NoError(t, check(time.Now()))
 	require.NoError(t, check(time.Now().Add(-4*time.Minute)))
@@ -33,11 +33,11 @@ func TestVerifierToleratesToTheNanosecond(t *testing.T) {
 	secret := signer.NewSecret()
 	signature := signer.Sign(secret, "msg_1", signedAt, nil)
 	edge := signedAt.Add(signer.DefaultTolerance)
-	require.NoError(t, verifierAt(edge, secret).Verify("msg_1", unix(signedAt), signature, nil))
-	require.ErrorIs(t, verifierAt(edge.Add(1), secret).Verify("msg_1", unix(signedAt), signature, nil), signer.ErrTooOld)
+	require.NoError(t, verifierAt(edge, secret).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil))
+	require.ErrorIs(t, verifierAt(edge.Add(1), secret).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil), signer.ErrTooOld)
 	edge = signedAt.Add(-signer.DefaultTolerance)
-	require.NoError(t, verifierAt(edge, secret).Verify("msg_1", unix(signedAt), signature, nil))
-	require.ErrorIs(t, verifierAt(edge.Add(-1), secret).Verify("msg_1", unix(signedAt), signature, nil), signer.ErrTooNew)
+	require.NoError(t, verifierAt(edge, secret).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil))
+	require.ErrorIs(t, verifierAt(edge.Add(-1), secret).Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil), signer.ErrTooNew)
 }
 
 func TestVerifierWithoutAWholeSetOfSecretsAcceptsNothing(t *testing.T) {
@@ -48,7 +48,7 @@ func TestVerifierWithoutAWholeSetOfSecretsAcceptsNothing(t *testing.T) {
 		"a zero one":      verifierAt(signedAt, signer.Secret{}),
 		"a zero one also": verifierAt(signedAt, secret, signer.Secret{}),
 	} {
-		require.ErrorIs(t, v.Verify("msg_1", unix(signedAt), signature, nil), signer.ErrNoSecret, name)
+		require.ErrorIs(t, v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: signature}, nil), signer.ErrNoSecret, name)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestErrorsTellNeitherSecretNorSignature(t *testing.T) {
 	sum := strings.TrimPrefix(good, "v1,")
 	v := verifierAt(signedAt, secret)
 	for _, err := range []error{
-		v.Verify("msg_1", unix(signedAt), good, []byte("other")),
-		v.Verify("msg_1", unix(signedAt), sum, nil),
-		v.Verify("msg_1", unix(signedAt), good+"x", nil),
-		v.Verify("msg_1", unix(signedAt), strings.Repeat(good+" ", 40), nil),
-		v.Verify("msg_1", sum, good, nil),
-		v.Verify(sum+".", unix(signedAt), good, nil),
-		v.Verify("msg_1", unix(signedAt.Add(time.Hour)), good, nil),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: good}, []byte("other")),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: sum}, nil),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: good + "x"}, nil),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt), Signature: strings.Repeat(good+" ", 40)}, nil),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: sum, Signature: good}, nil),
+		v.Verify(signer.Signed{ID: sum + ".", Timestamp: unix(signedAt), Signature: good}, nil),
+		v.Verify(signer.Signed{ID: "msg_1", Timestamp: unix(signedAt.Add(time.Hour)), Signature: good}, nil),
 	} {
 		require.Error(t, err)
 		requireNoLeak(t, err.Error())
@@ -84,19 +84,19 @@ func FuzzSignThenVerify(f *testing.F) {
 		sentAt := time.Unix(seconds, 0)
 		timestamp, signature := unix(sentAt), mustSigner(t, secret).Sign(id, sentAt, body)
 		v := verifierAt(sentAt, secret)
-		require.NoError(t, v.Verify(id, timestamp, signature, body))
+		require.NoError(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, body))
 
-		require.Error(t, v.Verify(flip(id, at), timestamp, signature, body), "another id")
-		require.Error(t, v.Verify(id, flip(timestamp, at), signature, body), "another timestamp")
-		require.Error(t, v.Verify(id, timestamp, flip(signature, at), body), "another signature")
-		require.Error(t, v.Verify(id, timestamp, signature, append([]byte{0}, body...)), "a longer body")
-		require.Error(t, v.Verify(id, timestamp, signature[:len(signature)-1-int(at%44)], body), "a shorter signature")
+		require.Error(t, v.Verify(signer.Signed{ID: flip(id, at), Timestamp: timestamp, Signature: signature}, body), "another id")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: flip(timestamp, at), Signature: signature}, body), "another timestamp")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: flip(signature, at)}, body), "another signature")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, append([]byte{0}, body...)), "a longer body")
+		require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature[:len(signature)-1-int(at%44)]}, body), "a shorter signature")
 		if len(body) > 0 {
-			require.Error(t, v.Verify(id, timestamp, signature, []byte(flip(string(body), at))), "another body")
-			require.Error(t, v.Verify(id, timestamp, signature, body[1:]), "a shorter body")
+			require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, []byte(flip(string(body), at))), "another body")
+			require.Error(t, v.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, body[1:]), "a shorter body")
 		}
 		other := verifierAt(sentAt, mustSecret(t, signer.SecretPrefix+base64.StdEncoding.EncodeToString([]byte(flip(string(key), at)))))
-		require.ErrorIs(t, other.Verify(id, timestamp, signature, body), signer.ErrMismatch, "another secret")
+		require.ErrorIs(t, other.Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, body), signer.ErrMismatch, "another secret")
 	})
 }
 
@@ -113,7 +113,7 @@ func FuzzVerify(f *testing.F) {
 	}
 	secret := signer.NewSecret() // not known to the fuzzer, so nothing may pass
 	f.Fuzz(func(t *testing.T, id, timestamp, signature string, body []byte) {
-		err := verifierAt(signedAt, secret).Verify(id, timestamp, signature, body)
+		err := verifierAt(signedAt, secret).Verify(signer.Signed{ID: id, Timestamp: timestamp, Signature: signature}, body)
 		for _, reason := range reasons {
 			if reason != signer.ErrNoSecret && errors.Is(err, reason) {
 				return

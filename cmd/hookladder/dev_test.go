@@ -261,7 +261,7 @@ func TestJSONIsPrintedSoThatATerminalOnlyShowsIt(t *testing.T) {
 }
 
 func TestListenVerifiesEveryScheme(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			secret := scheme.NewSecret()
 			known := secret.Reveal()

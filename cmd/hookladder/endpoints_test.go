@@ -218,7 +218,7 @@ func TestAMessageMayNameAnEndpointOrNone(t *testing.T) {
 }
 
 func TestASecretIsMadeForEachScheme(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		got := command(t, nil, "", "secret", "--scheme", string(scheme))
 		require.Equal(t, exitOK, got.code, got.err)
 		_, err := scheme.ParseSecret(strings.TrimSpace(got.out))

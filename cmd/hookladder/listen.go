@@ -339,10 +339,10 @@ type formFlags struct {
 // formUsage describes the flags of the form, in the order of the fields.
 var formUsage = [5]string{
 	"the header of the signature, with hmac or hmac-hex (default x-signature)",
-	"the hash function, with hmac: " + strings.Join(dispatcher.Texts(signer.Hashes), ", "),
-	"the text form of the signature, with hmac: " + strings.Join(dispatcher.Texts(signer.Encodings), ", "),
+	"the hash function, with hmac: " + strings.Join(dispatcher.Texts(signer.Hashes()), ", "),
+	"the text form of the signature, with hmac: " + strings.Join(dispatcher.Texts(signer.Encodings()), ", "),
 	"the text before the signature, with hmac, such as v0=",
-	"the signed text, with hmac: " + strings.Join(dispatcher.Texts(signer.Contents), ", ") + "; with a time the header is t=...,v1=...",
+	"the signed text, with hmac: " + strings.Join(dispatcher.Texts(signer.Contents()), ", ") + "; with a time the header is t=...,v1=...",
 }
 
 func (f *formFlags) add(cmd *cobra.Command) {
@@ -356,9 +356,9 @@ func (f *formFlags) add(cmd *cobra.Command) {
 }
 
 func completesForm(cmd *cobra.Command) {
-	completes(cmd, "signature-hash", dispatcher.Texts(signer.Hashes)...)
-	completes(cmd, "signature-encoding", dispatcher.Texts(signer.Encodings)...)
-	completes(cmd, "signature-content", dispatcher.Texts(signer.Contents)...)
+	completes(cmd, "signature-hash", dispatcher.Texts(signer.Hashes())...)
+	completes(cmd, "signature-encoding", dispatcher.Texts(signer.Encodings())...)
+	completes(cmd, "signature-content", dispatcher.Texts(signer.Contents())...)
 }
 
 // check parses the flags. An empty scheme is read from the callback's headers.

@@ -223,7 +223,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 func schemeNames() []string {
 	var names []string
-	for _, s := range signer.Schemes {
+	for _, s := range signer.Schemes() {
 		names = append(names, s.String())
 	}
 	return slices.Clip(names)

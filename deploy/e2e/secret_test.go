@@ -24,7 +24,7 @@ func TestEverySignatureIsVerifiedAsItsReceiversDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	i := w.serve()
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		path := "/" + string(scheme)
 		e := wire.Endpoint{UID: "by-" + string(scheme), Signature: string(scheme), URL: w.receiver.URL(0) + path}
 		view, _, err := i.CreateEndpoint(t.Context(), &e)

@@ -33,7 +33,7 @@ func TestGitHubsLibraryJudgesOurCallbacks(t *testing.T) {
 		require.Error(t, judge(append(body, ' '), first))
 
 		ours := signer.Verifier{Scheme: signer.GitHub, Secrets: []signer.Secret{second, first}}
-		require.NoError(t, ours.Verify("", "", header, body))
+		require.NoError(t, ours.Verify(signer.Signed{Signature: header}, body))
 	}
 }
 

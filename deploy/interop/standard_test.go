@@ -72,18 +72,18 @@ func TestWeJudgeCallbacksOfTheStandardsLibrary(t *testing.T) {
 			require.Equal(t, signer.Sign(mine, "msg_1", now, body), signature)
 
 			ours := signer.Verifier{Secrets: []signer.Secret{other, mine}}
-			require.NoError(t, ours.Verify("msg_1", at, signature, body))
-			require.NoError(t, ours.Verify("msg_1", at, "v1a,AAAA "+signature, body))
-			require.ErrorIs(t, ours.Verify("msg_1", at, signature, append(body, ' ')), signer.ErrMismatch)
-			require.ErrorIs(t, ours.Verify("msg_2", at, signature, body), signer.ErrMismatch)
+			require.NoError(t, ours.Verify(signer.Signed{ID: "msg_1", Timestamp: at, Signature: signature}, body))
+			require.NoError(t, ours.Verify(signer.Signed{ID: "msg_1", Timestamp: at, Signature: "v1a,AAAA " + signature}, body))
+			require.ErrorIs(t, ours.Verify(signer.Signed{ID: "msg_1", Timestamp: at, Signature: signature}, append(body, ' ')), signer.ErrMismatch)
+			require.ErrorIs(t, ours.Verify(signer.Signed{ID: "msg_2", Timestamp: at, Signature: signature}, body), signer.ErrMismatch)
 
 			stranger := signer.Verifier{Secrets: []signer.Secret{other}}
-			require.ErrorIs(t, stranger.Verify("msg_1", at, signature, body), signer.ErrMismatch)
+			require.ErrorIs(t, stranger.Verify(signer.Signed{ID: "msg_1", Timestamp: at, Signature: signature}, body), signer.ErrMismatch)
 
 			before := now.Add(-10 * time.Minute)
 			signature, err = theirs.Sign("msg_1", before, body)
 			require.NoError(t, err)
-			require.ErrorIs(t, ours.Verify("msg_1", strconv.FormatInt(before.Unix(), 10), signature, body), signer.ErrTooOld)
+			require.ErrorIs(t, ours.Verify(signer.Signed{ID: "msg_1", Timestamp: strconv.FormatInt(before.Unix(), 10), Signature: signature}, body), signer.ErrTooOld)
 		})
 	}
 }

@@ -54,12 +54,12 @@ func TestWeJudgeCallbacksOfStripesLibrary(t *testing.T) {
 	for _, body := range [][]byte{[]byte(`{"a":1}`), everyByte()} {
 		header := signed(now, "v1", body)
 		require.Equal(t, header, mustSigner(t, signer.Stripe, mine).Sign("", now, body))
-		require.NoError(t, ours.Verify("", "", header, body))
-		require.ErrorIs(t, ours.Verify("", "", header, body[1:]), signer.ErrMismatch)
+		require.NoError(t, ours.Verify(signer.Signed{Signature: header}, body))
+		require.ErrorIs(t, ours.Verify(signer.Signed{Signature: header}, body[1:]), signer.ErrMismatch)
 		stranger := signer.Verifier{Scheme: signer.Stripe, Secrets: ours.Secrets[:1]}
-		require.ErrorIs(t, stranger.Verify("", "", header, body), signer.ErrMismatch)
-		require.ErrorIs(t, ours.Verify("", "", signed(now.Add(-10*time.Minute), "v1", body), body), signer.ErrTooOld)
-		require.ErrorIs(t, ours.Verify("", "", signed(now.Add(10*time.Minute), "v1", body), body), signer.ErrTooNew)
-		require.ErrorIs(t, ours.Verify("", "", signed(now, "v0", body), body), signer.ErrNoVersion)
+		require.ErrorIs(t, stranger.Verify(signer.Signed{Signature: header}, body), signer.ErrMismatch)
+		require.ErrorIs(t, ours.Verify(signer.Signed{Signature: signed(now.Add(-10*time.Minute), "v1", body)}, body), signer.ErrTooOld)
+		require.ErrorIs(t, ours.Verify(signer.Signed{Signature: signed(now.Add(10*time.Minute), "v1", body)}, body), signer.ErrTooNew)
+		require.ErrorIs(t, ours.Verify(signer.Signed{Signature: signed(now, "v0", body)}, body), signer.ErrNoVersion)
 	}
 }

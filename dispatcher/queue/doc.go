@@ -1,6 +1,6 @@
-// Package queue runs Hookladder's queues in a Go program. A program publishes a message,
-// for example with a delay of 30 minutes, and a handler function of any program is called
-// with it, with retries if it fails. It needs Redis, and nothing else.
+// Package queue runs Hookladder's queues in a Go program. A program publishes a task, for
+// example with a delay of 30 minutes, and a handler function of any program is called with
+// it, with retries if it fails. It needs Redis, and nothing else.
 //
 //	q, err := queue.Open(ctx, "redis://127.0.0.1:6379", queue.Options{Project: "shop"})
 //	...
@@ -13,10 +13,10 @@
 //	})
 //	err = q.Run(ctx)
 //
-// Every published message ends delivered, dead or cancelled, whichever programs die. A
+// Every published task ends delivered, dead or cancelled, whichever programs die. A
 // failed handler is retried after the waits of the ladder. A panic is a failure too. If a
 // program is killed, another one handles its deliveries within ten seconds. So a handler
-// may receive a message twice, and recognizes it by Delivery.MessageID.
+// may receive a task twice, and recognizes it by Delivery.MessageID.
 //
 // A delivery that was in progress when two programs died is a suspect. Each program
 // handles suspects one at a time, because one of them may crash the program. If a third
@@ -27,12 +27,12 @@
 // the project with other programs and with hookladder serve. Its API, commands and
 // console show a queue like any other destination. Messages from this package and from
 // the API are the same.
+package queue
+
+// To read the package, follow a delivery:
 //
-// Read the other files in the order of a delivery:
-//
-//   - publish.go accepts a message.
+//   - publish.go accepts a task or a callback.
 //   - handle.go defines handlers.
 //   - take.go leases deliveries for free workers.
 //   - attempt.go calls a handler and settles the delivery.
 //   - result.go reads the handler's error.
-package queue

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
@@ -107,17 +108,17 @@ func TestAMistakeIsNamedByTheFieldInGo(t *testing.T) {
 	refused(t, err, "Delay give Delay or DeliverAt, not both")
 
 	walk(t, queue.Options{}, map[string]any{
-		"Project": "a b", "Partitions": -1, "Durability": "perhaps", "RedisMode": "many", "Workers": -1,
-		"AttemptTimeout": time.Millisecond, "Ladder": []time.Duration{-1}, "LadderJitter": 2.0, "MaxInFlight": -1, "MaxWaiting": -1,
+		"Project": "a b", "Partitions": -1, "Durability": dispatcher.Durability{Fsync: true, Replicas: 1}, "RedisMode": queue.RedisMode("many"), "Workers": -1,
+		"AttemptTimeout": time.Millisecond, "Ladder": []time.Duration{-1}, "LadderJitter": 2.0, "MaxAttempts": -1, "MaxInFlight": -1, "MaxWaiting": -1,
 		"MaxBody": 5 << 20, "FanoutMax": -1, "EncryptionKey": queue.NewKey("short"), "HeaderPrefix": "x", "Retention": -time.Second,
 		"RetentionMax": -1, "DedupMax": -1, "DeadRetention": -time.Second, "DeadMax": -1, "Log": &slog.Logger{},
-		"Poll": nil, "RedisMaster": nil, "RedisCAFile": nil, "Forgetful": nil, "Grace": nil, "TracerProvider": nil, // any value, or see below
+		"Dial": nil, "Credentials": nil, "Poll": nil, "RedisMaster": nil, "RedisCAFile": nil, "Forgetful": nil, "Grace": nil, "TracerProvider": nil, // any value, or see below
 	}, func(field string, o queue.Options) {
 		_, err := queue.Open(t.Context(), url, o)
 		refused(t, err, "Options."+field)
 	})
 	for text, o := range map[string]queue.Options{
-		"Options.RedisMaster": {RedisMaster: "main", RedisMode: "single"},
+		"Options.RedisMaster": {RedisMaster: "main", RedisMode: queue.RedisSingle},
 		"Options.RedisCAFile": {RedisCAFile: "none.pem"},
 		"Options.Partitions=2, but project default was made with 1: unset it, or use another Options.Project": {Partitions: 2},
 	} {

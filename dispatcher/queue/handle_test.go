@@ -118,7 +118,7 @@ func TestABodyThatCantBeReadIsDeadAtOnce(t *testing.T) {
 }
 
 func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: []time.Duration{}, AttemptTimeout: time.Second})
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxAttempts: 1, AttemptTimeout: time.Second})
 	p.Handle("work", func(ctx context.Context, _ queue.Delivery) error {
 		<-ctx.Done()
 		return fmt.Errorf("ask the bank: %w", ctx.Err())

@@ -27,15 +27,15 @@ import (
 // project, and its hookladder serve, should have the same options, except Workers,
 // AttemptTimeout, Grace and Log.
 type Options struct {
-	Project    string // prefix of all keys in Redis; empty: default
-	Partitions int    // 0: as stored in Redis; an empty Redis gets 1, a cluster 128
-	Durability string // what a publish waits for: none, fsync or replicas:<n>; empty: none
-	Poll       bool   // poll once a second instead of subscribing, for proxies without pub/sub
+	Project    string                // prefix of all keys in Redis; empty: default
+	Partitions int                   // 0: as stored in Redis; an empty Redis gets 1, a cluster 128
+	Durability dispatcher.Durability // what a publish waits for: Fsync, or 1 to 9 Replicas; zero: the response of Redis
+	Poll       bool                  // poll once a second instead of subscribing, for proxies without pub/sub
 
-	RedisMode   string // auto, single, cluster or sentinel; empty: auto
-	RedisMaster string // the name of the master in Sentinel
-	RedisCAFile string // certificates trusted for rediss:// in addition to the system's
-	Forgetful   bool   // accept a Redis without persistence, such as miniredis in a test
+	RedisMode   RedisMode // kind of server; empty: RedisAuto
+	RedisMaster string    // the name of the master in Sentinel
+	RedisCAFile string    // certificates trusted for rediss:// in addition to the system's
+	Forgetful   bool      // accept a Redis without persistence, such as miniredis in a test
 
 	// Dial opens the connections to Redis; nil: the network. With a url of redis://, the DialContext
 	// of a tls.Dialer connects with its own certificates.
@@ -48,7 +48,8 @@ type Options struct {
 	AttemptTimeout time.Duration // of a handler, if the message has no timeout: 1 s to 1 h; 0: 15 s
 	Grace          time.Duration // how long handlers may continue after Run's context ends; 0: 20 s, negative: not at all
 
-	Ladder       []time.Duration // the waits between attempts; nil: 15s, 3m, 10m, 30m, 30m, 1h, 2h, 6h, 15h; empty: one attempt
+	Ladder       []time.Duration // the waits between attempts; none: 15s, 3m, 10m, 30m, 30m, 1h, 2h, 6h, 15h
+	MaxAttempts  int             // limits this ladder; 1: no retry; 0: no limit
 	LadderJitter float64         // a random fraction added to each wait, 0 to 1
 
 	MaxInFlight int // deliveries of one queue in progress at once, in all programs; 0: 128
@@ -71,6 +72,18 @@ type Options struct {
 	// goroutine of its own, so nothing waits for it. If it hangs, lines beyond 4 MiB are dropped.
 	Log *slog.Logger
 }
+
+// RedisMode is the kind of server behind the url.
+type RedisMode string
+
+// The modes. RedisAuto finds out: Sentinel if there is a RedisMaster, otherwise what the server
+// reports.
+const (
+	RedisAuto     RedisMode = "auto"
+	RedisSingle   RedisMode = "single"
+	RedisCluster  RedisMode = "cluster"
+	RedisSentinel RedisMode = "sentinel"
+)
 
 // Limits and defaults that are not part of the documented contract.
 const (
@@ -127,12 +140,14 @@ func (o Options) settings(url string) (settings, error) {
 	check(timeout >= leastTimeout && timeout <= mostTimeout, "AttemptTimeout", "1s to 1h")
 	check(o.LadderJitter >= 0 && o.LadderJitter <= 1, "LadderJitter", "0 to 1")
 	check(most >= 1 && most <= mostBody, "MaxBody", "1 to 4194304 bytes")
-	check(slices.Contains([]string{"", "auto", "single", "cluster", "sentinel"}, o.RedisMode), "RedisMode", "auto, single, cluster or sentinel")
+	check(slices.Contains([]RedisMode{"", RedisAuto, RedisSingle, RedisCluster, RedisSentinel}, o.RedisMode), "RedisMode", "auto, single, cluster or sentinel")
+	_, err := dispatcher.ParseDurability(o.Durability.String())
+	check(err == nil && !(o.Durability.Fsync && o.Durability.Replicas != 0) && o.Durability.Replicas >= 0, "Durability", "Fsync or 1 to 9 Replicas, not both")
 	for _, n := range []struct {
 		name  string
 		given int64
 	}{
-		{"Partitions", int64(o.Partitions)}, {"MaxInFlight", int64(o.MaxInFlight)}, {"MaxWaiting", int64(o.MaxWaiting)},
+		{"Partitions", int64(o.Partitions)}, {"MaxInFlight", int64(o.MaxInFlight)}, {"MaxWaiting", int64(o.MaxWaiting)}, {"MaxAttempts", int64(o.MaxAttempts)},
 		{"FanoutMax", int64(o.FanoutMax)}, {"Retention", int64(o.Retention)}, {"RetentionMax", int64(o.RetentionMax)},
 		{"DedupMax", int64(o.DedupMax)}, {"DeadRetention", int64(o.DeadRetention)}, {"DeadMax", int64(o.DeadMax)},
 	} {
@@ -140,13 +155,11 @@ func (o Options) settings(url string) (settings, error) {
 	}
 	prefix := dispatcher.HeaderPrefix("")
 	if o.HeaderPrefix != "" {
-		var err error
 		prefix, err = dispatcher.ParseHeaderPrefix(o.HeaderPrefix)
 		wrong.check("Options.HeaderPrefix", err)
 	}
 	steps := ladder.Default()
-	if o.Ladder != nil {
-		var err error
+	if len(o.Ladder) > 0 {
 		steps, err = newLadder(o.Ladder)
 		wrong.check("Options.Ladder", err)
 	}
@@ -156,19 +169,17 @@ func (o Options) settings(url string) (settings, error) {
 	}
 	s.policy = dispatcher.Policy{MaxBody: most, HeaderPrefix: prefix}
 	s.engine = engine.Options{
-		Instance: redisq.InstanceName(), Ladder: steps, Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
+		Instance: redisq.InstanceName(), Ladder: steps.Cut(o.MaxAttempts), Jitter: o.LadderJitter, Timeout: timeout, FanoutMax: cmp.Or(o.FanoutMax, 1000),
 		PollEvery: pollEvery, Keep: keep, HeaderPrefix: prefix, Version: version(), Tracer: observe.NewTracer(o.TracerProvider, version()), Log: s.log,
 	}
-	durability, err := dispatcher.ParseDurability(cmp.Or(o.Durability, "none"))
-	wrong.check("Options.Durability", err)
 	var box *seal.Box
 	if o.EncryptionKey != (Key{}) {
 		box, err = seal.ParseKeys(o.EncryptionKey.reveal())
 		wrong.check("Options.EncryptionKey", err)
 	}
 	s.store = redisq.AwaitOptions{Forgets: o.Forgetful, Options: redisq.Options{
-		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, string(conn.ModeAuto))), Master: o.RedisMaster, CAFile: o.RedisCAFile,
-		Durability: durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
+		URL: url, Mode: conn.Mode(cmp.Or(o.RedisMode, RedisAuto)), Master: o.RedisMaster, CAFile: o.RedisCAFile,
+		Durability: o.Durability, Poll: o.Poll, Keep: keep, Project: project, Partitions: o.Partitions,
 		LaneMaxInFlight: cmp.Or(o.MaxInFlight, 128), MaxWaiting: o.MaxWaiting, Seal: box, Log: s.log,
 		Dial: o.Dial, LogIn: o.Credentials,
 	}}

@@ -36,8 +36,8 @@ type Task struct {
 	OrderingKey string        // tasks of one key and queue are handled in order, one at a time; empty: none
 
 	Headers     map[string]string // for the handler, at most 20
-	Ladder      []time.Duration   // the waits between attempts; nil: from Options; empty: one attempt
-	MaxAttempts int               // limits the ladder; 0: no limit
+	Ladder      []time.Duration   // the waits between attempts; none: from Options
+	MaxAttempts int               // limits the ladder; 1: no retry; 0: no limit
 	Timeout     time.Duration     // of one call of the handler, 1 s to 1 h; 0: from Options
 }
 
@@ -216,7 +216,7 @@ func (m *message) inner() (*dispatcher.Message, *InvalidError) {
 	default:
 		out.ContentType = "application/json"
 	}
-	if m.Ladder != nil {
+	if len(m.Ladder) > 0 {
 		steps, err := newLadder(m.Ladder)
 		wrong.check("Ladder", err)
 		out.Ladder = &steps

@@ -108,7 +108,7 @@ func TestAStoreThatIsGoneIsUnavailable(t *testing.T) {
 func TestOptionsThatMakeNoSenseAreToldTogether(t *testing.T) {
 	_, err := queue.Open(t.Context(), "redis://127.0.0.1:1", queue.Options{
 		Project: "a b", Workers: -1, AttemptTimeout: time.Millisecond, Ladder: []time.Duration{-1}, LadderJitter: 2, MaxBody: 5 << 20,
-		Durability: "perhaps", EncryptionKey: queue.NewKey("short"), HeaderPrefix: "x", RetentionMax: -1, RedisMode: "many",
+		Durability: dispatcher.Durability{Replicas: 10}, EncryptionKey: queue.NewKey("short"), HeaderPrefix: "x", RetentionMax: -1, RedisMode: "many",
 	})
 	for _, name := range []string{
 		"Project", "Workers", "AttemptTimeout", "Ladder", "LadderJitter", "MaxBody", "Durability", "EncryptionKey", "HeaderPrefix", "RetentionMax", "RedisMode",

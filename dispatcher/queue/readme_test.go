@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,23 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
+
+// mostProgram is the size of the program of the page, as go build makes it, and a tenth more.
+const mostProgram = 19 << 20
+
+// A program with a queue links few modules. Metrics, PostgreSQL or a command line are for others.
+func TestAProgramWithAQueueLinksFewModules(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "github.com/hookladder/hookladder/dispatcher/queue")
+	out, err := list.Output()
+	require.NoError(t, err)
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	require.Equal(t, []string{
+		"github.com/cespare/xxhash/v2", "github.com/go-json-experiment/json", "github.com/hashicorp/golang-lru/v2",
+		"github.com/hookladder/hookladder", "github.com/oklog/ulid/v2", "github.com/redis/go-redis/v9",
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace", "go.uber.org/atomic", "golang.org/x/sync", "golang.org/x/sys",
+	}, slices.Compact(modules))
+}
 
 // mustBuildReadme builds the program of the page about queues in a module of its own.
 func mustBuildReadme(t testing.TB) string {
@@ -49,6 +67,9 @@ func mustBuildReadme(t testing.TB) string {
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as kit.Build compiles the packages
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
+	built, err := os.Stat(filepath.Join(dir, "shop"))
+	require.NoError(t, err)
+	require.Less(t, built.Size(), int64(mostProgram), "which new package does a program with a queue link?")
 	return filepath.Join(dir, "shop")
 }
 

@@ -112,7 +112,7 @@ func (l unread) Handle(ctx context.Context, r slog.Record) error {
 
 func TestALogThatHangsStopsNoHandler(t *testing.T) {
 	log := unread{newLogged(), make(chan struct{})}
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2, Ladder: []time.Duration{}, Log: slog.New(log)})
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2, MaxAttempts: 1, Log: slog.New(log)})
 	p.Handle("work", func(_ context.Context, d queue.Delivery) error {
 		if d.Topic == "bad" {
 			panic("bad")
@@ -170,7 +170,7 @@ func TestAnErrorAfterTheDeadlineIsATimeout(t *testing.T) {
 	for name, err := range map[string]error{"any": errors.New("no stock"), "one that skips retries": queue.SkipRetry(errors.New("no stock"))} {
 		t.Run(name, func(t *testing.T) {
 			log := newLogged()
-			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: []time.Duration{}, Log: slog.New(log)})
+			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxAttempts: 1, Log: slog.New(log)})
 			release := make(chan struct{})
 			p.Handle("work", func(context.Context, queue.Delivery) error { <-release; return err })
 			p.start(t)

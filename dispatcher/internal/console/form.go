@@ -55,7 +55,7 @@ var Fields = []FormField{
 	{Name: "success", Label: "Success", Kind: Rule, Example: "2xx", Hint: `Statuses with commas between, or a rule as JSON, such as {"body":{"path":"code","equals":"SUCCESS"}}.`},
 	{Name: "headers", Label: "Headers", Kind: Pairs, Example: "x-shop: 42", Hint: "A line for each. *** keeps the value that there is."},
 	{Name: "metadata", Label: "Metadata", Kind: Pairs, Example: "team: payments", Hint: "Notes of your own, a line for each."},
-	{Name: "signature", Label: "Signature", Kind: Choice, Options: dispatcher.Texts(signer.Schemes)},
+	{Name: "signature", Label: "Signature", Kind: Choice, Options: dispatcher.Texts(signer.Schemes())},
 	{Name: "signature_header", Label: "Signature header", Kind: Text, Example: "x-signature", Hint: "Of hmac and hmac-hex only."},
 	{Name: "signature_hash", Label: "Signature hash", Kind: Text, Example: "sha512", Hint: "Of hmac only: sha256, which is the default, or sha512."},
 	{Name: "signature_encoding", Label: "Signature encoding", Kind: Text, Example: "base64", Hint: "Of hmac only: hex, which is the default, or base64."},

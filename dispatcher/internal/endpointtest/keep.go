@@ -48,7 +48,7 @@ var keepCases = []testCase{
 		})
 	}},
 	{name: "secrets of each scheme, with their ends", run: func(r *rig) {
-		for _, scheme := range signer.Schemes {
+		for _, scheme := range signer.Schemes() {
 			r.mustKeep(func(e *dispatcher.Endpoint) {
 				e.Signature = scheme
 				e.Secrets = []dispatcher.EndpointSecret{

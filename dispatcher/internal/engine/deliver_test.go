@@ -75,7 +75,7 @@ func TestAReceiverGetsTheHeadersOfTheContract(t *testing.T) {
 		require.Equal(t, m.Body, sent.Body)
 		require.Equal(t, m.URL, sent.URL.String())
 		verifier := &signer.Verifier{Secrets: []signer.Secret{secret}, Now: r.queue.now}
-		require.NoError(t, verifier.Verify("msg_1", stamp, signature, sent.Body))
+		require.NoError(t, verifier.Verify(signer.Signed{ID: "msg_1", Timestamp: stamp, Signature: signature}, sent.Body))
 		r.stop(t)
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 func TestANewEndpointHasAnIDAVersionTimesAndASecret(t *testing.T) {
 	t.Parallel()
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestEndpointRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) { q.skew.Store(int64(-time.Hour)) })

@@ -55,7 +55,7 @@ func TestASignatureHasTheFormOfItsEndpoint(t *testing.T) {
 			sent := r.sender.sent()[0]
 			accepted := func(s signer.Secret) bool {
 				v := &signer.Verifier{Scheme: signer.HMAC, Form: form, Secrets: []signer.Secret{s}, Now: r.queue.now}
-				return v.Verify("", "", sent.Header.Get(form.Header), sent.Body) == nil
+				return v.Verify(signer.Signed{Signature: sent.Header.Get(form.Header)}, sent.Body) == nil
 			}
 			require.True(t, accepted(rotated.Secrets[0].Secret))
 			require.Equal(t, form.Content != "", accepted(view.Secrets[0].Secret), "a form with a time has room for both")
@@ -80,7 +80,7 @@ func TestASignatureIsInTheHeaderThatTheEndpointNames(t *testing.T) {
 				synctest.Wait()
 				sent := r.sender.sent()[0]
 				v := &signer.Verifier{Scheme: signer.HMACHex, Secrets: []signer.Secret{view.Secrets[0].Secret}}
-				require.NoError(t, v.Verify("", "", sent.Header.Get("x-acme-topic"), sent.Body))
+				require.NoError(t, v.Verify(signer.Signed{Signature: sent.Header.Get("x-acme-topic")}, sent.Body))
 				require.NotContains(t, sent.Header, "X-Signature")
 				r.stop(t)
 			})

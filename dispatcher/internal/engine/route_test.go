@@ -121,7 +121,7 @@ func TestWhatTheMessageSaysGoesBeforeItsEndpoint(t *testing.T) {
 
 func TestAnEndpointsHeadersNeverReplaceOurs(t *testing.T) {
 	t.Parallel()
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestEndpointRig(t, nil)
@@ -157,7 +157,7 @@ func TestAnEndpointsHeadersNeverReplaceOurs(t *testing.T) {
 
 func TestAnExcerptTellsNothingThatIsSecret(t *testing.T) {
 	t.Parallel()
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		t.Run(scheme.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newTestEndpointRig(t, nil)

@@ -15,7 +15,7 @@ import (
 func verifies(t testing.TB, r *rig, scheme signer.Scheme, secret signer.Secret, c d.Call) bool {
 	t.Helper()
 	v := &signer.Verifier{Scheme: scheme, Secrets: []signer.Secret{secret}, Now: r.queue.now}
-	return v.Verify(c.Header.Get("Webhook-Id"), c.Header.Get("Webhook-Timestamp"), c.Header.Get(scheme.Header()), c.Body) == nil
+	return v.Verify(signer.Signed{ID: c.Header.Get("Webhook-Id"), Timestamp: c.Header.Get("Webhook-Timestamp"), Signature: c.Header.Get(scheme.Header())}, c.Body) == nil
 }
 
 func TestBothSecretsSignUntilTheOverlapEnds(t *testing.T) {

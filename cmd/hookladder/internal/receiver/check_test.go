@@ -70,7 +70,7 @@ func lost(r receiver.CheckReport) (names []string) {
 
 func TestAGoodReceiverGetsAllPoints(t *testing.T) {
 	t.Parallel()
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		var reported []receiver.CheckResult
 		report, err := receiver.Check(t.Context(), newReceiver(t, scheme, nil), func(r receiver.CheckResult) { reported = append(reported, r) })
 		require.NoError(t, err)

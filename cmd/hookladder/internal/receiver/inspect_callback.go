@@ -48,10 +48,10 @@ func likelyForm(name, text string) signer.Form {
 	default:
 		f.Content = signer.TimeDotBody
 	}
-	for _, f.Hash = range signer.Hashes {
-		for _, f.Encoding = range signer.Encodings {
+	for _, f.Hash = range signer.Hashes() {
+		for _, f.Encoding = range signer.Encodings() {
 			v := signer.Verifier{Scheme: signer.HMAC, Form: f, Secrets: []signer.Secret{signer.HMAC.NewSecret()}}
-			if !errors.Is(v.Verify("", "", text, nil), signer.ErrSignature) {
+			if !errors.Is(v.Verify(signer.Signed{Signature: text}, nil), signer.ErrSignature) {
 				return f
 			}
 		}
@@ -156,7 +156,7 @@ func (c *callback) verify(v *signer.Verifier) error {
 	if !c.standard {
 		v.Scheme, v.Form = signer.HMAC, c.form
 	}
-	return v.Verify(c.id, c.timestamp, c.signature, c.Body)
+	return v.Verify(signer.Signed{ID: c.id, Timestamp: c.timestamp, Signature: c.signature}, c.Body)
 }
 
 // refusals are the errors of a verifier that need no search.

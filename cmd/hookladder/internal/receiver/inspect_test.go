@@ -68,7 +68,7 @@ const decodedKey = "0123456789abcdef0123456789abcdef"
 func right(body string) string { return messageID + "." + unix(signedAt) + "." + body }
 
 func TestASoundCallbackOfEachSchemeIsValid(t *testing.T) {
-	for _, scheme := range signer.Schemes {
+	for _, scheme := range signer.Schemes() {
 		q := signed(t, scheme)
 		r := receiver.Inspect(*q)
 		require.True(t, r.Valid, "%s: %v", scheme, r.Findings)

@@ -143,7 +143,7 @@ func (d dice) endpoint(t testing.TB) *dispatcher.Endpoint {
 	t.Helper()
 	e := &dispatcher.Endpoint{
 		ID: "ep_a", Version: 1 + d.Int64N(1<<53), UID: d.text(), Tenant: d.text(), URL: d.text(), Description: d.text(), Form: signer.Form{Header: d.text(), Hash: signer.Hash(d.text()), Encoding: signer.Encoding(d.text()), Prefix: d.text(), Content: signer.Content(d.text())},
-		Signature: signer.Schemes[d.IntN(len(signer.Schemes))],
+		Signature: signer.Schemes()[d.IntN(len(signer.Schemes()))],
 		Timeout:   time.Duration(d.Int64()), MaxInFlight: d.Int(), Pull: d.coin(),
 		Ordered: d.coin(), Paused: d.coin(), Disabled: d.coin(), Unverified: d.coin(),
 		Linked: d.coin(), CreatedAt: d.time(), UpdatedAt: d.time(),

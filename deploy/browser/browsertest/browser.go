@@ -97,10 +97,10 @@ func swept() {
 }
 
 // program returns the browser of this machine: Debian's or Ubuntu's Chromium, or
-// Chrome.
+// Chrome. The first one is Chromium without the windows that nobody sees here.
 func program() (string, error) {
 	var errs []error
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
 		path, err := exec.LookPath(name)
 		if err == nil {
 			return path, nil

@@ -49,7 +49,7 @@ func ScriptTexts() map[string]string {
 	texts := map[string]string{}
 	all := newScripts(false)
 	for _, sc := range all.all() {
-		texts[sc.Name] = sc.Text
+		texts[sc.Name] = sc.Text()
 	}
 	return texts
 }

@@ -64,7 +64,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
-		set = p.Eval(ctx, s.scripts.beat.Text, []string{s.home()}, key, field, value)
+		set = p.Eval(ctx, s.scripts.beat.Text(), []string{s.home()}, key, field, value)
 	})
 	if err != nil {
 		return false, err

@@ -132,7 +132,7 @@ func ScriptNames() map[string]string {
 	s := newScripts(false)
 	names := map[string]string{}
 	for _, sc := range []conn.Script{s.schedule, s.move, s.claim, s.take, s.adopt, s.settle, s.reap, s.begun, s.cancel, s.retry, s.purge, s.erase, s.lane, s.endWaits, s.sweep, s.trim} {
-		names[sc.SHA] = sc.Name
+		names[sc.SHA()] = sc.Name
 	}
 	return names
 }

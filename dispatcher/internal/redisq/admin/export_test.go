@@ -59,7 +59,7 @@ var EndpointScripts = map[string]string{"index": endpointIndexSrc, "astray": end
 func ScriptTexts() map[string]string {
 	s, texts := realScripts(), map[string]string{}
 	for _, sc := range []conn.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends, s.torn} {
-		texts[sc.Name] = sc.Text
+		texts[sc.Name] = sc.Text()
 	}
 	return texts
 }

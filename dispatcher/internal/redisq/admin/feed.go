@@ -26,9 +26,9 @@ var archivedSrc string
 var unfinishedSrc string
 
 var (
-	stateScript      = conn.Guarded("archive_state", conn.PruneScript(conn.PartCommon+conn.PartPosition+stateSrc))
-	archivedScript   = conn.Guarded("archived", conn.PruneScript(conn.PartCommon+conn.PartPosition+archivedSrc))
-	unfinishedScript = conn.NewScript("unfinished", conn.PruneScript(conn.PartCommon+conn.PartServer+unfinishedSrc))
+	stateScript      = conn.GuardedScript("archive_state", conn.PartCommon+conn.PartPosition+stateSrc)
+	archivedScript   = conn.GuardedScript("archived", conn.PartCommon+conn.PartPosition+archivedSrc)
+	unfinishedScript = conn.PrunedScript("unfinished", conn.PartCommon+conn.PartServer+unfinishedSrc)
 )
 
 // Feed is the source of an archive.

@@ -90,7 +90,7 @@ func Value[V, C any, P interface {
 // retries such a call for a while. Without a response it is unknown whether the call ran,
 // so only the caller may retry it.
 func (c *Client) Send(ctx context.Context, b Batch) []Call {
-	if b.Script.SHA != "" {
+	if b.Script.made != nil {
 		b.conf = *c.conf.Load() + " " + c.indexKey() + " " + c.ID()
 	}
 	began, moved := time.Now(), c.changed()
@@ -171,7 +171,7 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 	for _, i := range at {
 		if e := &b.Calls[i]; e.load {
 			if !loaded {
-				pipe.ScriptLoad(ctx, b.Script.Text)
+				pipe.ScriptLoad(ctx, b.Script.Text())
 			}
 			loaded, e.load, e.loaded = true, false, true
 		}
@@ -224,11 +224,11 @@ func (c *Client) queue(ctx context.Context, pipe redis.Pipeliner, b *Batch, e *C
 	if e.Fill != nil {
 		e.Fill(pipe)
 	}
-	if b.Script.SHA == "" {
+	if b.Script.made == nil {
 		return
 	}
 	args := make([]any, 0, 6+len(e.Args))
-	args = append(args, "evalsha", b.Script.SHA, 1, c.Tag(e.Partition))
+	args = append(args, "evalsha", b.Script.SHA(), 1, c.Tag(e.Partition))
 	if e.Partition != Home {
 		args = append(args, b.By, b.conf)
 	}

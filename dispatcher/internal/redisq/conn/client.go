@@ -197,7 +197,7 @@ func (c *Client) Load(ctx context.Context, scripts []Script) error {
 func loadMissing(ctx context.Context, master *redis.Client, all []Script) error {
 	shas := make([]string, len(all))
 	for i, sc := range all {
-		shas[i] = sc.SHA
+		shas[i] = sc.SHA()
 	}
 	known, err := master.ScriptExists(ctx, shas...).Result()
 	if err != nil || len(known) != len(all) {
@@ -209,7 +209,7 @@ func loadMissing(ctx context.Context, master *redis.Client, all []Script) error 
 	_, err = master.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, sc := range all {
 			if !known[i] {
-				p.ScriptLoad(ctx, sc.Text)
+				p.ScriptLoad(ctx, sc.Text())
 			}
 		}
 		return nil

@@ -215,7 +215,7 @@ func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 func (c *Client) giveEpochs(ctx context.Context, in []int) error {
 	given := make([]*redis.Cmd, len(in))
 	err := c.EachPartition(ctx, "make epochs", in, func(p redis.Pipeliner, i int) {
-		given[i] = p.Eval(ctx, identifyScript.Text, []string{c.tags[in[i]]}, keys.Limits, keys.Epoch, NewEpoch())
+		given[i] = p.Eval(ctx, identifyScript.Text(), []string{c.tags[in[i]]}, keys.Limits, keys.Epoch, NewEpoch())
 	})
 	for i, n := range in {
 		if epoch, _ := Value(given[i]).(string); epoch != "" {

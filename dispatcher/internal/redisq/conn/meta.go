@@ -159,7 +159,7 @@ func (c *Client) writeMeta(ctx context.Context, m metaChange) error {
 		args = append(args, field)
 	}
 	var done *redis.Cmd
-	err := c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { done = p.Eval(ctx, metaScript.Text, []string{c.home}, args...) })
+	err := c.At(ctx, "write "+key, Home, func(p redis.Pipeliner) { done = p.Eval(ctx, metaScript.Text(), []string{c.home}, args...) })
 	if err == nil {
 		err = Failed("write "+key, done.Err())
 	}
@@ -176,7 +176,7 @@ var identifyScript = NewScript("identify", identifySrc)
 func (c *Client) keepRandom(ctx context.Context, field, text string) (string, error) {
 	var made *redis.Cmd
 	err := c.At(ctx, "identify", Home, func(p redis.Pipeliner) {
-		made = p.Eval(ctx, identifyScript.Text, []string{c.home}, keys.Meta, field, text)
+		made = p.Eval(ctx, identifyScript.Text(), []string{c.home}, keys.Meta, field, text)
 	})
 	if err != nil {
 		return "", err

@@ -47,17 +47,36 @@ var (
 	PartJob        = part("job")                                                                                        // the counts of jobs
 )
 
-// Script is one change of state. Redis knows it by the SHA-1 of its text.
+// Script is one change of state. Redis knows it by the SHA-1 of its text. The text is made when it is
+// first needed: that takes longer than most calls, and a process needs few of all scripts.
 type Script struct {
 	Name string // the name of the change, for errors
-	Text string
-	SHA  string
+	made func() madeScript
 }
 
-// NewScript returns a script without shared parts.
-func NewScript(name, text string) Script {
-	sum := sha1.Sum([]byte(text))
-	return Script{Name: name, Text: text, SHA: hex.EncodeToString(sum[:])}
+type madeScript struct{ text, sha string }
+
+// Text returns the script as Redis runs it.
+func (s Script) Text() string { return s.made().text }
+
+// SHA returns the SHA-1 of the text, in hexadecimal.
+func (s Script) SHA() string { return s.made().sha }
+
+// newScript returns a script whose text is made once, when it is first needed.
+func newScript(name string, text func() string) Script {
+	return Script{Name: name, made: sync.OnceValue(func() madeScript {
+		made := text()
+		sum := sha1.Sum([]byte(made))
+		return madeScript{text: made, sha: hex.EncodeToString(sum[:])}
+	})}
+}
+
+// NewScript returns a script that Redis runs as it is.
+func NewScript(name, text string) Script { return newScript(name, func() string { return text }) }
+
+// PrunedScript returns a script without what PruneScript removes.
+func PrunedScript(name, text string) Script {
+	return newScript(name, func() string { return PruneScript(text) })
 }
 
 // A test's clock also sets the ids of the entries of :attempts. If the clock steps back, the ids
@@ -92,22 +111,24 @@ func HomeScript(ofTest bool, name string, parts ...string) Script {
 // MakeScript returns a script of the given parts, after the parts that all scripts share. If ofTest is
 // set, the script reads the test's clock instead of the clock of Redis.
 func MakeScript(ofTest bool, name string, parts ...string) Script {
-	shared := PartCommon + ahead
-	if ofTest {
-		shared = strings.Replace(shared, realClock, testClock, 1)
-		shared = strings.ReplaceAll(shared, realID, testID)
-	}
-	parts = append([]string{shared}, parts...)
-	text := strings.Join(parts, "")
-	kept, ok := pruned.Load(text)
-	if !ok {
-		var pieces []piece
-		for _, part := range parts {
-			pieces = append(pieces, cut(part)...)
+	return guarded(name, func() string {
+		shared := PartCommon + ahead
+		if ofTest {
+			shared = strings.Replace(shared, realClock, testClock, 1)
+			shared = strings.ReplaceAll(shared, realID, testID)
 		}
-		kept, _ = pruned.LoadOrStore(text, prune(pieces))
-	}
-	return Guarded(name, kept.(string))
+		parts := append([]string{shared}, parts...)
+		text := strings.Join(parts, "")
+		kept, ok := pruned.Load(text)
+		if !ok {
+			var pieces []piece
+			for _, part := range parts {
+				pieces = append(pieces, cut(part)...)
+			}
+			kept, _ = pruned.LoadOrStore(text, prune(pieces))
+		}
+		return kept.(string)
+	})
 }
 
 // Redis checks the rights of the user at each command of a script, and rolls nothing back. So a
@@ -144,9 +165,14 @@ const (
 		"error(answer, 0)\n"
 )
 
-// Guarded returns a script that marks its partition if an error ends it after its first write.
-func Guarded(name, text string) Script {
-	return NewScript(name, guardBegin+text+guardEnd)
+// GuardedScript returns a pruned script that marks its partition if an error ends it after its first
+// write.
+func GuardedScript(name, text string) Script {
+	return guarded(name, func() string { return PruneScript(text) })
+}
+
+func guarded(name string, text func() string) Script {
+	return newScript(name, func() string { return guardBegin + text() + guardEnd })
 }
 
 // The results for texts that are needed again: several scripts have the same parts, and each store
@@ -154,6 +180,7 @@ func Guarded(name, text string) Script {
 var (
 	pruned sync.Map // script → the same without unused parts
 	pieced sync.Map // part → its pieces
+	worded sync.Map // text of a piece → its words, sorted, each once
 )
 
 // cut returns the pieces of a part, which must not be changed.

@@ -15,6 +15,7 @@ type piece struct {
 	name  string // name of the function, empty for a line
 	text  string
 	words []string // of the text, each once
+	local []string // the names that its lines define, as often as they do
 	rare  bool     // the function has the rareMark
 }
 
@@ -86,14 +87,24 @@ func piecesOf(text string) []piece {
 	}
 	for i, p := range pieces {
 		pieces[i].words = lineOf(p.text).words
+		for line := range strings.Lines(p.text) {
+			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
+				pieces[i].local = slices.AppendSeq(pieces[i].local, wordsOf(madeBy(after)))
+			}
+		}
 	}
 	return pieces
 }
 
-// lineOf returns a line as a piece.
+// lineOf returns a line as a piece. Most scripts have the same functions, with the same names
+// replaced, so the words of each text are found once.
 func lineOf(text string) piece {
-	words := slices.Sorted(wordsOf(text))
-	return piece{text: text, words: slices.Clip(slices.Compact(words))}
+	words, ok := worded.Load(text)
+	if !ok {
+		found := slices.Compact(slices.Sorted(wordsOf(text)))
+		words, _ = worded.LoadOrStore(text, slices.Clip(found))
+	}
+	return piece{text: text, words: words.([]string)}
 }
 
 // tuned marks the line of constants that tests of the engine replace in a script's text.
@@ -105,10 +116,8 @@ const tuned = "FIRST_WINDOW"
 func inline(pieces []piece) []piece {
 	locals := map[string]int{} // how many times each name is defined
 	for _, p := range pieces {
-		for line := range strings.Lines(p.text) {
-			if after, found := strings.CutPrefix(strings.TrimLeft(line, " "), "local "); found {
-				countWords(locals, madeBy(after))
-			}
+		for _, name := range p.local {
+			locals[name]++
 		}
 	}
 	values := map[string]string{}
@@ -204,10 +213,16 @@ func isWord(c byte) bool {
 // used once is replaced by the expression that makes the key. That needs no local, and takes no
 // time in a script that does not reach the line.
 func pruneNames(pieces []piece) []piece {
-	uses, once := map[string]int{}, map[string]string{}
+	keys, once := keysOf(pieces), map[string]string{}
+	uses := make(map[string]int, len(keys))
 	for _, p := range pieces {
-		if _, _, ok := keyNames(p); !ok {
-			countWords(uses, p.text)
+		if _, _, ok := keyNames(p); ok || !slices.ContainsFunc(p.words, func(word string) bool { return keys[word] != "" }) {
+			continue
+		}
+		for word := range wordsOf(p.text) {
+			if keys[word] != "" {
+				uses[word]++
+			}
 		}
 	}
 	for _, p := range pieces {
@@ -236,26 +251,15 @@ func pruneNames(pieces []piece) []piece {
 
 // keyNames reads a line of common.lua that defines names of keys.
 func keyNames(p piece) (names, values []string, ok bool) {
+	if p.name != "" {
+		return nil, nil, false
+	}
 	left, right, ok := strings.Cut(strings.TrimPrefix(p.text, "local "), " = ")
-	if !ok || p.name != "" || !strings.HasPrefix(right, "tag .. '") {
+	if !ok || !strings.HasPrefix(right, "tag .. '") {
 		return nil, nil, false
 	}
 	names, values = strings.Split(left, ", "), strings.Split(right, ", ")
 	return names, values, len(names) == len(values)
-}
-
-// addWords adds the words of a piece.
-func addWords(words map[string]bool, p piece) {
-	for _, word := range p.words {
-		words[word] = true
-	}
-}
-
-// countWords adds one for each word of a text.
-func countWords(counts map[string]int, text string) {
-	for word := range wordsOf(text) {
-		counts[word]++
-	}
 }
 
 func wordsOf(text string) iter.Seq[string] {

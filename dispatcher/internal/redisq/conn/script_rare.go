@@ -64,7 +64,7 @@ func deferSpan(span, all []piece, maker string, calls map[string]string) []piece
 			inside[p.name], last = true, i
 		}
 	}
-	outside, keys := wordsOutside(all, inside), keysOf(all)
+	outside, keys := usedOutside(all, inside), keysOf(all)
 	made := maker + "_made"
 	body, entries := "function "+maker+"()\nif not "+made+" then", ""
 	var usual []piece
@@ -93,8 +93,10 @@ func rareOf(pieces []piece) map[string]bool {
 	rare, usual := map[string]bool{}, map[string]bool{}
 	for _, p := range pieces {
 		rare[p.name] = rare[p.name] || p.rare
+	}
+	for _, p := range pieces {
 		if p.isLine() {
-			addWords(usual, p)
+			addUses(usual, p, rare)
 		}
 	}
 	marked := maps.Clone(rare)
@@ -108,7 +110,7 @@ func rareOf(pieces []piece) map[string]bool {
 				rare[p.name], grown = false, true
 				for _, same := range pieces {
 					if same.name == p.name {
-						addWords(usual, same)
+						addUses(usual, same, rare)
 					}
 				}
 			}
@@ -149,13 +151,22 @@ func keysOf(pieces []piece) map[string]string {
 	return keys
 }
 
-// wordsOutside returns the words of all pieces except the rare functions.
-func wordsOutside(pieces []piece, rare map[string]bool) map[string]bool {
-	words := map[string]bool{}
+// usedOutside returns the rare functions that pieces use which are none of them.
+func usedOutside(pieces []piece, rare map[string]bool) map[string]bool {
+	used := map[string]bool{}
 	for _, p := range pieces {
 		if !rare[p.name] {
-			addWords(words, p)
+			addUses(used, p, rare)
 		}
 	}
-	return words
+	return used
+}
+
+// addUses adds the names that a piece uses. Names of others are not looked at.
+func addUses(used map[string]bool, p piece, names map[string]bool) {
+	for _, word := range p.words {
+		if _, is := names[word]; is {
+			used[word] = true
+		}
+	}
 }

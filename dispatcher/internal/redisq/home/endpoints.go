@@ -40,7 +40,7 @@ var (
 )
 
 func makeScript(name, text string) conn.Script {
-	return conn.NewScript(name, conn.PruneScript(endpointCommonSrc+text))
+	return conn.PrunedScript(name, endpointCommonSrc+text)
 }
 
 // mostEndpoints is the limit of a project: about a GB of Redis. README.md and the API

@@ -353,26 +353,29 @@ func TestAPruneBySavedAnswers(t *testing.T) {
 
 // A script that fails leaves a file, but not the exit code of success.
 func TestAScriptOfThePageFailsWithAnAnswer(t *testing.T) {
+	t.Parallel() // the scripts mostly wait for their programs
 	redistest.Long(t)
 	for file, of := range map[string]map[string]string{"outpost.jsonl": outpostAPI, "svix.jsonl": svixAPI, "convoy.jsonl": convoyAPI} {
 		for missing := range of {
-			some := maps.Clone(of)
-			delete(some, missing)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if some[r.URL.RequestURI()] == "" {
-					w.WriteHeader(http.StatusInternalServerError)
+			t.Run(file+missing, func(t *testing.T) {
+				t.Parallel()
+				some := maps.Clone(of)
+				delete(some, missing)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if some[r.URL.RequestURI()] == "" {
+						w.WriteHeader(http.StatusInternalServerError)
+					}
+					_, _ = w.Write([]byte(some[r.URL.RequestURI()])) // the client fails then
+				}))
+				defer server.Close()
+				script := exec.CommandContext(t.Context(), "sh", "-c", migrateBlock(t, "> "+file))
+				script.Dir = t.TempDir()
+				for _, system := range []string{"OUTPOST", "SVIX", "CONVOY"} {
+					script.Env = append(script.Env, system+"_URL="+server.URL, system+"_KEY=k", system+"_PROJECT=p1")
 				}
-				_, _ = w.Write([]byte(some[r.URL.RequestURI()])) // the client fails then
-			}))
-			script := exec.CommandContext(t.Context(), "sh", "-c", migrateBlock(t, "> "+file))
-			script.Dir = t.TempDir()
-			for _, system := range []string{"OUTPOST", "SVIX", "CONVOY"} {
-				script.Env = append(script.Env, system+"_URL="+server.URL, system+"_KEY=k", system+"_PROJECT=p1")
-			}
-			script.Env = append(script.Env, "PATH="+os.Getenv("PATH"))
-			err := script.Run()
-			server.Close()
-			require.Error(t, err, missing)
+				script.Env = append(script.Env, "PATH="+os.Getenv("PATH"))
+				require.Error(t, script.Run())
+			})
 		}
 	}
 }

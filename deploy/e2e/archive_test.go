@@ -136,6 +136,7 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 					acknowledged = append(acknowledged, id)
 					mu.Unlock()
 				}
+				kit.Rest(ctx, briskly)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func (ws *writers) run(writer int) {
 				_ = conn.Close(context.Background())
 			}
 			return
-		case <-time.After(time.Millisecond): // a load, which leaves the machine to others
+		case <-time.After(briskly):
 		}
 		if conn == nil || conn.IsClosed() {
 			var err error
@@ -191,9 +191,9 @@ func TestTwoRelaysKeepTheOrderOfAKey(t *testing.T) {
 	w := newWorld(t)
 	relays := w.serves(2, "OUTBOX_URL="+url, "PARTITIONS=4")
 	ws := startWriters(w, 4, url)
-	eventually(t, "many are committed", func() bool { return ws.count.Load() > 400 })
+	eventually(t, "many are committed", func() bool { return ws.count.Load() > 150 })
 	relays[0].stop()
-	eventually(t, "more are committed", func() bool { return ws.count.Load() > 600 })
+	eventually(t, "more are committed", func() bool { return ws.count.Load() > 250 })
 	ws.arrivedInOrder()
 	w.drained(conn)
 	require.Contains(t, relays[1].metrics(), "hookladder_outbox_up 1")
@@ -308,7 +308,7 @@ func TestAnOutboxThatIsAwayStopsNothing(t *testing.T) {
 		}
 		server.Restart()
 	}
-	eventually(t, "more is committed", func() bool { return ws.count.Load() > 600 })
+	eventually(t, "more is committed", func() bool { return ws.count.Load() > 250 })
 	ws.arrivedInOrder()
 	require.Zero(t, i.stop())
 }

@@ -60,7 +60,7 @@ func TestARollOutBehindCaddyFailsNoCall(t *testing.T) {
 	port, err := kit.FreePort()
 	require.NoError(t, err)
 	listen := kit.Loopback(port)
-	c := f.before(startCaddy(t, path, caddyBlock(t, listen, f.addresses), listen))
+	c := f.before(startCaddy(t, path, caddyBlock(t, listen, f.addresses), listen), slowly)
 	for n := range f.all {
 		c.goOn(20)
 		require.Zero(t, f.all[n].stop())

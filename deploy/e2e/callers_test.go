@@ -52,8 +52,12 @@ type taken struct {
 const callersMore = 10
 
 // briskly is between two messages of a caller if nothing else is said. Without any
-// pause callers would take the processors from what they test.
-const briskly = 10 * time.Millisecond
+// pause callers would take the processors from what they test. slowly is for tests that
+// mostly wait, in which many thousand messages would say no more than a thousand.
+const (
+	briskly = 20 * time.Millisecond
+	slowly  = 2 * briskly
+)
 
 // startCallers has n callers publish, each a message in every, until end.
 func startCallers(n int, every time.Duration, to ...*instance) *callers {

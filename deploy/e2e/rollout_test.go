@@ -55,8 +55,9 @@ func (f *trio) start(n int) *instance {
 	return f.w.serve(append([]string{"LOG_LEVEL=info", "LISTEN=" + f.addresses[n]}, f.settings...)...)
 }
 
-// before has callers publish by an address before the fleet, each message once.
-func (f *trio) before(address string) *callers {
+// before has callers publish by an address before the fleet, each a message in every, and
+// each message once.
+func (f *trio) before(address string, every time.Duration) *callers {
 	f.w.t.Helper()
 	c, err := client.New(address, e2eKey, kit.Once)
 	require.NoError(f.w.t, err)
@@ -65,7 +66,7 @@ func (f *trio) before(address string) *callers {
 		_, err := c.Ready(context.Background())
 		return err == nil
 	})
-	return startCallers(3, 0, front)
+	return startCallers(3, every, front)
 }
 
 // without fails where one of the callers was refused, which other tests forgive.
@@ -147,7 +148,7 @@ func TestARollOutBehindNginxReturnsNo502(t *testing.T) {
 		port, err := kit.FreePort()
 		require.NoError(t, err)
 		listen := kit.Loopback(port)
-		fronts = append(fronts, f.before(startNginx(t, path, listen, change(nginxBlock(t, listen, f.addresses)))))
+		fronts = append(fronts, f.before(startNginx(t, path, listen, change(nginxBlock(t, listen, f.addresses))), briskly))
 	}
 	for n := range rollouts * len(f.all) {
 		n %= len(f.all)
@@ -260,7 +261,7 @@ func TestARollOutBehindABalancerThatPollsFailsNoCall(t *testing.T) {
 	w := newWorld(t)
 	f := newTrio(w, "SHUTDOWN_DELAY=60s")
 	b := newBalancer(t, f.addresses)
-	c := f.before(b.URL)
+	c := f.before(b.URL, slowly)
 	for n := range rollouts * len(f.all) {
 		n %= len(f.all)
 		c.goOn(20)

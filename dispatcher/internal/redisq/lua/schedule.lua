@@ -374,7 +374,7 @@ end
 
 -- schedule_usual stores the messages of a usual call. For each message it does what accept and make do.
 local function schedule_usual()
-  local first, last_when, due, soon, digits_of_due, letter, word = 1, nil, nil, nil, nil, nil, nil
+  local first, last_when, due, soon, digits_of_due, last_place, word = 1, nil, nil, nil, nil, nil, nil
   local created, created_digits
   for r, name in ipairs(names) do
     local l, prefix, shelf = lanes[name], name .. ':', nil
@@ -383,7 +383,7 @@ local function schedule_usual()
     for i = first, run_ends[r] do
       local id, record, when = ids[i], records[i], ARGV[first_message + 3 * i - 1]
       if when ~= last_when then
-        last_when, due, letter = when, ceil_now + tonumber(sub(when, 2)), nil
+        last_when, due, last_place = when, ceil_now + tonumber(sub(when, 2)), nil
         soon, digits_of_due = due <= now or when == '+0', format('%d', due)
         if not soon and (first_due == 0 or due < first_due) then first_due = due end
       end
@@ -406,7 +406,7 @@ local function schedule_usual()
           append_pair(dues, digits_of_due, prefix .. id)
         end
       end
-      if place ~= letter then letter, word = place, '1' .. place .. ' ' .. digits_of_due end
+      if place ~= last_place then last_place, word = place, '1' .. place .. ' ' .. digits_of_due end
       words[i] = word
     end
     first = run_ends[r] + 1
@@ -419,17 +419,15 @@ count('in_flight', nleases)
 count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
--- log_accepted names the messages to the archive. A message that it could not name would never come there, so then
--- none is kept.
-local function log_accepted()
-  local logged, why = pcall(write_log, 'a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
-  if logged then return end
-  for i = 1, #fresh, 2 do call('HDEL', MESSAGES, fresh[i]) end
-  error(why, 0)
-end
-
 in_chunks('HSET', MESSAGES, fresh)
-if told and made then log_accepted() end
+if told and made then
+  -- The log names the messages to the archive. One that it could not name would never come there, so then none is kept.
+  local logged, why = pcall(write_log, 'a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
+  if not logged then
+    for i = 1, #fresh, 2 do call('HDEL', MESSAGES, fresh[i]) end
+    error(why, 0)
+  end
+end
 if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
 for id, fan in pairs(lane_lists) do sure('HSET', FAN, id, fan) end
 write_leases(leases)

@@ -86,7 +86,7 @@ func TestADeadlineEndsAHandlerInSimulatedTime(t *testing.T) {
 		queuetest.Run(t, q)
 		_, err := q.Publish(t.Context(), queue.Task{Queue: "slow", Topic: "report", Timeout: 20 * time.Second, MaxAttempts: 1})
 		require.NoError(t, err)
-		queuetest.Advance(20 * time.Second)
+		queuetest.Advance(21 * time.Second) // it began some milliseconds after Run
 		require.Equal(t, []error{context.DeadlineExceeded}, errs)
 		require.Len(t, queuetest.Dead(t, q), 1)
 	})

@@ -51,7 +51,7 @@ func TestWhatATakerSaysIsJudgedWithoutBlame(t *testing.T) {
 		},
 		"it may be none":   {of: plain, h: later(0), is: dispatcher.Retry, class: dispatcher.ClassHandler},
 		"and is no credit": {of: plain, h: later(-time.Hour), is: dispatcher.Retry, class: dispatcher.ClassHandler},
-		"at most a day":    {of: plain, h: later(48 * time.Hour), is: dispatcher.Retry, wait: 24 * time.Hour, class: dispatcher.ClassHandler},
+		"at most a year":   {of: plain, h: later(2 * ladder.MaxDuration), is: dispatcher.Retry, wait: ladder.MaxDuration, class: dispatcher.ClassHandler},
 		"the last rung ends it, whatever it asks for": {
 			of: with(func(c *dispatcher.Case) { c.Rung = 3 }), h: later(time.Second),
 			is: dispatcher.Dead, reason: dispatcher.ReasonExhausted, class: dispatcher.ClassHandler,

@@ -92,7 +92,7 @@ func TestAMessageExistsIfTheTransactionCommits(t *testing.T) {
 		rows := mustRows(t, conn)
 		require.Len(t, rows, 1)
 		require.Equal(t, id, rows[0].ID)
-		require.Equal(t, map[string]any{"topic": "order.paid"}, rows[0].Message)
+		require.Equal(t, map[string]any{"topic": "order.paid", "require_match": true}, rows[0].Message)
 		require.Equal(t, `{"a": 1.0}`, string(rows[0].Body), "byte for byte")
 	}
 	require.Empty(t, m.ID, "the caller's own stays as it is")

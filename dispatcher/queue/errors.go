@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
@@ -166,10 +167,19 @@ func failed(ctx context.Context, doing string, err error) error {
 	case errors.As(err, &emptied):
 	case errors.Is(err, conn.ErrSettings): // which are wrong, so a later try would not work
 		return &reworded{doing + ": " + inGo(err.Error()), nil}
-	case ctx.Err() != nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ctx.Err())):
-		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	case ended(ctx) != nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ended(ctx))):
+		return fmt.Errorf("%s: %w", doing, ended(ctx))
 	}
 	return &reworded{doing + ": " + inGo(err.Error()), err}
+}
+
+// ended returns the error of a context that has ended. The deadline of a connection, which is the same
+// as that of the context, can pass a moment before the context knows.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 var errNoContext = errors.New("the context is nil")

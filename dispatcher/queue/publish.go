@@ -120,7 +120,13 @@ func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published
 	}
 	inner, wrong := m.inner()
 	verb += " " + inner.ID
-	if wrong.ofMessage(inner.Validate(q.policy)); len(wrong.Fields) > 0 {
+	wrong.ofMessage(inner.Validate(q.policy))
+	for i := range wrong.Fields {
+		if f := &wrong.Fields[i]; f.Field == "Body" && m.Raw != nil && m.Body == nil {
+			f.Field = "Raw"
+		}
+	}
+	if len(wrong.Fields) > 0 {
 		return Published{}, fmt.Errorf("%s: %w", verb, wrong)
 	}
 	ctx, span := q.trace(ctx, inner)

@@ -43,7 +43,7 @@ func TestWhatCantBePublishedIsToldByField(t *testing.T) {
 		"bytes as JSON":        {queue.Task{Topic: "a", Queue: "work", Body: []byte("1")}, "Body"},
 		"broken JSON":          {queue.Task{Topic: "a", Queue: "work", Body: json.RawMessage("{")}, "Body"},
 		"what is not JSON":     {queue.Task{Topic: "a", Queue: "work", Body: math.NaN()}, "Body"},
-		"a long body":          {queue.Task{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "Body"},
+		"a long body":          {queue.Task{Topic: "a", Queue: "work", Raw: make([]byte, 101)}, "Raw"},
 		"a long delay":         {queue.Task{Topic: "a", Queue: "work", Delay: 9000 * time.Hour}, "Delay"},
 		"a rung below nothing": {queue.Task{Topic: "a", Queue: "work", Ladder: []time.Duration{-1}}, "Ladder"},
 		"a long timeout":       {queue.Task{Topic: "a", Queue: "work", Timeout: 2 * time.Hour}, "Timeout"},

@@ -237,6 +237,15 @@ var LateCases = []redisqtest.Case{
 		require.Equal(r, 3000, r.LaneState("a").Waiting)
 		require.Empty(r, r.State().Marks)
 	}},
+	{Name: "a delivery that is handed back beside a late success of the only ready one can be claimed", Run: func(r *redisqtest.Rig) {
+		r.Publish("a", "m1", "m2")
+		first := r.MustClaim(redisqtest.One, redisqtest.Named("a", "m1"))[0]
+		second := r.MustClaim(redisqtest.Two, redisqtest.Named("a", "m2"))[0]
+		r.Reap(redisqtest.One)
+		r.Settle(redisqtest.Two, redisqtest.Success(first), redisqtest.HandBack(second))
+		r.MustStand(first.ID, dispatcher.StatusDelivered)
+		r.MustClaim(redisqtest.Two, second.ID)
+	}},
 	{Name: "a late success of the first of a key lets the next one follow, also in a paused lane", Run: func(r *redisqtest.Rig) {
 		r.Beat("victim")
 		r.PublishKeyed("a", "k", "m1", "m2")

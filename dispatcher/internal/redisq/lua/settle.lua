@@ -190,7 +190,9 @@ local function settle_each() -- rare
   in_chunks('HSET', MARKS, late_marks)
   for f = #fronts, 1, -1 do -- the last one goes to the head first, so that the order of the call stays
     local lane, id = split(ARGV[fronts[f]])
-    if sure('LPUSH', READY .. lane, num(ARGV[fronts[f] + WAIT]) .. ':' .. id) == 1 then lanes[lane].place = true end
+    local l = lanes[lane]
+    l.ready = sure('LPUSH', READY .. lane, num(ARGV[fronts[f] + WAIT]) .. ':' .. id) -- a late success may have counted it before
+    if l.ready == 1 then l.place = true end
   end
   return table.concat(codes), news
 end

@@ -211,10 +211,10 @@ func TestAMessageMayNameAnEndpointOrNone(t *testing.T) {
 	environ, got := newTestAPI(t, http.StatusAccepted, answer)
 	ran := command(t, environ, "", "send", "--id", "a", "--topic", "t", "--tenant", "m", "--body", "1")
 	require.Equal(t, exitOK, ran.code, ran.err)
-	require.JSONEq(t, `{"id":"a","topic":"t","tenant":"m","body":1}`, got.body)
+	require.JSONEq(t, `{"id":"a","topic":"t","tenant":"m","body":1,"require_match":false}`, got.body)
 	require.Equal(t, "a matches no endpoint, so nothing is kept\n", ran.out)
 	command(t, environ, "", "send", "--id", "a", "--topic", "t", "--endpoint", "shop-42", "--ordering-key", "k", "--body", "1")
-	require.JSONEq(t, `{"id":"a","topic":"t","endpoint":"shop-42","ordering_key":"k","body":1}`, got.body)
+	require.JSONEq(t, `{"id":"a","topic":"t","endpoint":"shop-42","ordering_key":"k","body":1,"require_match":false}`, got.body)
 }
 
 func TestASecretIsMadeForEachScheme(t *testing.T) {

@@ -75,7 +75,7 @@ func TestListenForwardsToAnAppThatNothingCanReach(t *testing.T) {
 	require.Equal(t, `payment.paid 2 {"a":  1}`, <-app.got, "the first attempt failed as asked, without the app")
 	d := i.until(sent.ID, "delivered")
 	require.Equal(t, 2, d.Attempts)
-	require.Zero(t, i.publish(wire.Message{Topic: "other", Body: []byte(`1`)}).Matched)
+	require.Zero(t, i.publish(wire.Message{Topic: "other", Body: []byte(`1`), RequireMatch: new(false)}).Matched)
 	_, err = p.Line(t.Context(), "payment.paid "+sent.ID+", attempt 1: answered 500 for the app")
 	require.NoError(t, err)
 	_, err = p.Line(t.Context(), "payment.paid "+sent.ID+", attempt 2: 200 in ")

@@ -129,7 +129,7 @@ func TestAPublishOfAGoProgramKeepsItsSpan(t *testing.T) {
 	require.NoError(t, err)
 	defer q.Close() //nolint:errcheck // the test is over
 	ctx, span := sdk.NewTracerProvider().Tracer("shop").Start(t.Context(), "checkout")
-	_, err = q.Publish(ctx, queue.Task{Topic: "order.paid", Body: 1})
+	_, err = q.Send(ctx, queue.Callback{Topic: "order.paid", Body: 1})
 	require.NoError(t, err)
 	c := span.SpanContext()
 	require.Equal(t, fmt.Sprintf("00-%s-%s-01", c.TraceID(), c.SpanID()), r.wait(t, 1)[0].Get("Traceparent"))

@@ -2,6 +2,7 @@ package queuetest_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 
 // TestThePageAboutQueuesHasTheTestOfTheShop compares them, but for their packages.
 func TestThePageAboutQueuesHasTheTestOfTheShop(t *testing.T) {
-	page, err := os.ReadFile("../../../deploy/docs/queues.md")
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "docs", "queues.md"))
 	require.NoError(t, err)
 	_, block, ok := strings.Cut(string(page), "<!-- run by: dispatcher/queue/queuetest/readme_test.go -->\n```go\npackage shop\n")
 	require.True(t, ok)

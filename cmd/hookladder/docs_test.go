@@ -89,9 +89,3 @@ func TestADeadLinkIsFound(t *testing.T) {
 	text := "# A `word`: what's new\n[a](#a-word-whats-new) [b](#b) [c](deploy/README.md) [d](deploy/none.md) [e](deploy/README.md#none) [f](https://a.example/#x)\n```\n[g](#g)\n```\n"
 	require.Equal(t, []string{"#b", "deploy/none.md", "deploy/README.md#none"}, deadLinks(t, file, text))
 }
-
-func TestTheReadmeIsShort(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, strings.Count(string(text), "\n"), 230, "details belong into deploy/docs")
-}

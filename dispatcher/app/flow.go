@@ -134,6 +134,9 @@ func (f flow) serve(ctx context.Context) error {
 		f.apiPort.handle(f.api)
 		ended = f.apiPort.ended
 	}
+	if f.figuresPort != nil {
+		f.figuresPort.handle(f.figures)
+	}
 	f.logStart()
 	select {
 	case <-ended:
@@ -154,7 +157,6 @@ func (f flow) serve(ctx context.Context) error {
 // serveFigures serves the metrics until the work has ended, so that a scraper reads the last
 // values.
 func (f flow) serveFigures(ctx context.Context) error {
-	f.figuresPort.handle(f.figures)
 	select {
 	case <-f.figuresPort.ended:
 		return fmt.Errorf("serve metrics: %w", f.figuresPort.err)

@@ -233,8 +233,12 @@ func (b *Tab) Try(address string) int {
 // Reload reloads the page.
 func (b *Tab) Reload() { b.t.Helper(); b.do("reload", chromedp.Reload()) }
 
-// Back starts to load the previous page.
-func (b *Tab) Back() { b.t.Helper(); JS[bool](b, "history.back(), true") }
+// Back starts to load the previous page. It is left after the answer, because a page that is left
+// gives none.
+func (b *Tab) Back() {
+	b.t.Helper()
+	JS[bool](b, "setTimeout(() => history.back()), true")
+}
 
 // URL returns the page's address.
 func (b *Tab) URL() string {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -176,7 +178,7 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 // named returns the page of the endpoint with a uid, or of the endpoints of a tenant; empty: neither
 // exists.
 func named(v *visit, q string) (to string, err error) {
-	read := parts{v: v}
+	group, ctx := errgroup.WithContext(v.ctx) // without either answer it is not known that there is none
 	var lanes wire.LanePage
 	var of wire.EndpointPage
 	allow := func(err error) error {
@@ -185,17 +187,17 @@ func named(v *visit, q string) (to string, err error) {
 		}
 		return err
 	}
-	read.add("uid", func() (err error) {
-		lanes, err = v.LanesOf(v.ctx, "", q)
+	group.Go(func() (err error) {
+		lanes, err = v.LanesOf(ctx, "", q)
 		return allow(err)
 	})
 	if v.Link == nil {
-		read.add("tenant", func() (err error) {
-			of, err = v.Endpoints(v.ctx, client.EndpointFilter{Tenants: []string{q}, Limit: 1})
+		group.Go(func() (err error) {
+			of, err = v.Endpoints(ctx, client.EndpointFilter{Tenants: []string{q}, Limit: 1})
 			return allow(err)
 		})
 	}
-	if _, err = read.wait(); err != nil {
+	if err = group.Wait(); err != nil {
 		return "", err
 	}
 	switch {

@@ -123,6 +123,8 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	}
 	api.answers["GET /v1/messages/order_18"] = `503{"type":"/problems/unavailable","title":"Away","status":503}`
 	require.Equal(t, http.StatusServiceUnavailable, ask(get("/console/deliveries?q=order_18")).Code, "it is not known whether there is one")
+	api.answers["GET /v1/lanes?destination=order_19"] = api.answers["GET /v1/messages/order_18"]
+	require.Equal(t, http.StatusServiceUnavailable, ask(get("/console/deliveries?q=order_19")).Code, "nor whether an endpoint has this uid")
 }
 
 func TestSelectedRowsAreChangedOneByOne(t *testing.T) {

@@ -9,8 +9,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/client"
 )
 
-// absence is why a page, or a part of it, is not shown. Its text is what the script shows beside the
-// time of the last good response.
+// absence is why a page, or a part of it, is not shown. The script of the pages knows these texts.
 type absence string
 
 const (

@@ -68,7 +68,7 @@ func (p *pageSet) page(name string) (*template.Template, error) {
 type asset struct {
 	media  string
 	bytes  []byte
-	packed []byte // gzip of bytes; empty: that is no smaller
+	packed func() []byte // gzip of bytes, made at the first request; nil: that is no smaller
 }
 
 // bundles are files that are joined from the files of a folder, ordered by name.
@@ -196,16 +196,14 @@ func (l *resources) add(name string, text []byte) {
 	sum := sha256.Sum256(text)
 	ext := path.Ext(name)
 	l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-	l.files[l.names[name]] = asset{media: medias[ext], bytes: text, packed: pack(text)}
+	l.files[l.names[name]] = asset{media: medias[ext], bytes: text, packed: sync.OnceValue(func() []byte { return pack(text) })}
 }
 
 // pack returns the gzip of a file, if it is smaller.
 func pack(text []byte) []byte {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err == nil {
-		_, err = w.Write(text)
-	}
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(text)
 	if err = errors.Join(err, w.Close()); err != nil || out.Len() >= len(text) {
 		return nil
 	}
@@ -241,10 +239,12 @@ func (l *resources) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", a.media)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Vary", "Accept-Encoding")
-	if a.packed != nil && takesGzip(r) {
-		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(a.packed)
-		return
+	if takesGzip(r) {
+		if packed := a.packed(); packed != nil {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(packed)
+			return
+		}
 	}
 	_, _ = w.Write(a.bytes)
 }

@@ -3,6 +3,7 @@ package redisq_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -107,6 +109,49 @@ func TestAnInstanceThatHasNothingToDoNoticesThatTheStoreWasEmptied(t *testing.T)
 	e.beat(e.store)
 	e.mustBeLost(e.publish(e.store, "m", lanesOf2(0)))
 	require.Equal(t, id, e.Client.HGet(t.Context(), keys.Home(e.Options.Project)+keys.Meta, "emptied").Val())
+}
+
+// A beat reads home before it compares the partitions. What is lost between the two is lost at home, too.
+func TestAStoreThatIsEmptiedWhileItIsComparedLostItsEndpoints(t *testing.T) {
+	e := newEmptiable(t, 1)
+	c := e.store.Bare().Conn()
+	id := c.ID()
+	c.Doubt()
+	recheck := c.Recheck()
+	require.NoError(t, c.At(t.Context(), "read", conn.Home, func(p redis.Pipeliner) { recheck.Read(t.Context(), p) }))
+	e.flush()
+	require.NoError(t, recheck.Err(t.Context()))
+	require.Equal(t, &dispatcher.Emptied{Home: true, Partitions: []int{0}}, e.store.Bare().Emptied())
+	require.Equal(t, id, e.Client.HGet(t.Context(), keys.Home(e.Options.Project)+keys.Meta, "emptied").Val(), "the next start knows it")
+}
+
+func TestAStoreThatAnotherInstanceBeganAnewWhileItIsComparedLostItsEndpoints(t *testing.T) {
+	e := newEmptiable(t, 1)
+	c := e.store.Bare().Conn()
+	id := c.ID()
+	c.Doubt()
+	recheck := c.Recheck()
+	require.NoError(t, c.At(t.Context(), "read", conn.Home, func(p redis.Pipeliner) { recheck.Read(t.Context(), p) }))
+	e.flush()
+	e.Open(1)
+	require.NoError(t, recheck.Err(t.Context()))
+	require.Equal(t, &dispatcher.Emptied{Home: true, Partitions: []int{0}}, e.store.Bare().Emptied())
+	require.Equal(t, id, e.Client.HGet(t.Context(), keys.Home(e.Options.Project)+keys.Meta, "emptied").Val())
+}
+
+func TestAStoreThatIsEmptiedAtTheEndOfAComparisonIsFoundByTheNextBeat(t *testing.T) {
+	e := newEmptiable(t, 1)
+	c := e.store.Bare().Conn()
+	c.Doubt()
+	recheck := c.Recheck()
+	require.NoError(t, c.At(t.Context(), "read", conn.Home, func(p redis.Pipeliner) { recheck.Read(t.Context(), p) }))
+	e.store.Client().AddHook(&before{"hgetall", sync.OnceFunc(func() {
+		e.flush()
+		e.Open(1)
+	})})
+	require.NoError(t, recheck.Err(t.Context()))
+	e.beat(e.store)
+	require.Equal(t, &dispatcher.Emptied{Home: true, Partitions: []int{0}}, e.store.Bare().Emptied())
 }
 
 // Nothing is published to it, and nothing is read.
@@ -267,7 +312,10 @@ func TestAbsenceIsAnAnswerOfTheStoreThatTheInstanceBeganWith(t *testing.T) {
 }
 
 // before is a hook that does something before each script.
-type before struct{ do func() }
+type before struct {
+	command string
+	do      func()
+}
 
 func (b *before) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -276,7 +324,7 @@ func (b *before) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return 
 func (b *before) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			if cmd.Name() == "evalsha" {
+			if cmd.Name() == b.command {
 				b.do()
 			}
 		}
@@ -298,7 +346,7 @@ func TestAChangeOfWhatWasJustLostFindsTheLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEmptiable(t, 2)
 			require.ErrorIs(t, change(e.store), dispatcher.ErrNoEndpoint)
-			e.store.Client().AddHook(&before{e.flush})
+			e.store.Client().AddHook(&before{"evalsha", e.flush})
 			e.T = t
 			e.mustBeLost(change(e.store))
 		})

@@ -124,6 +124,9 @@ func (c *Client) take(meta Meta) {
 	if c.checkDivision(meta); c.changed() != nil {
 		return
 	}
+	if meta.ID != c.ID() && !meta.lostHome() && !c.endedLoss(meta) {
+		return // home was lost just now: the next heartbeat records it
+	}
 	if meta.ID != c.ID() && c.TakeID(meta.ID) {
 		c.NoteTakeover() // events published under the old id were missed
 	}

@@ -150,13 +150,16 @@ func (c *Client) verify(ctx context.Context, meta Meta) error {
 	if c.checkDivision(meta); c.changed() != nil {
 		return c.changed()
 	}
-	anew := meta.settled != "" && meta.settled != c.settled()
-	if meta.ID != c.ID() && !anew && !meta.lostHome() {
-		if err := c.noteEmptied(ctx, map[int]string{Home: c.ID()}); err != nil {
+	id, anew := c.ID(), c.endedLoss(meta)
+	if anew {
+		id = meta.ID
+	}
+	if meta.ID != id && !meta.lostHome() {
+		if err := c.noteEmptied(ctx, id, map[int]string{Home: id}); err != nil {
 			return err
 		}
 	}
-	if err := c.verifyPartitions(ctx, meta, anew); err != nil {
+	if err := c.verifyPartitions(ctx, id, meta, anew); err != nil {
 		return err
 	}
 	meta, err := c.ReadMeta(ctx)
@@ -167,9 +170,14 @@ func (c *Client) verify(ctx context.Context, meta Meta) error {
 	return err
 }
 
+// endedLoss reports whether a loss was restored or given up, with what this instance knew last.
+func (c *Client) endedLoss(meta Meta) bool {
+	return meta.settled != "" && meta.settled != c.settled()
+}
+
 // verifyPartitions records which partitions lost their data, and stores their new epochs. If a
 // loss ended after the epochs were read, new epochs are not another loss.
-func (c *Client) verifyPartitions(ctx context.Context, meta Meta, anew bool) error {
+func (c *Client) verifyPartitions(ctx context.Context, id string, meta Meta, anew bool) error {
 	found, err := c.readEpochs(ctx, c.All())
 	if err != nil {
 		return err
@@ -189,7 +197,7 @@ func (c *Client) verifyPartitions(ctx context.Context, meta Meta, anew bool) err
 	if len(lost) == 0 {
 		return nil
 	}
-	if err := c.noteEmptied(ctx, lost); err != nil {
+	if err := c.noteEmptied(ctx, id, lost); err != nil {
 		return err
 	}
 	return c.giveEpochs(ctx, slices.Collect(maps.Keys(lost)))
@@ -197,8 +205,9 @@ func (c *Client) verifyPartitions(ctx context.Context, meta Meta, anew bool) err
 
 // noteEmptied records a loss in :meta, with the known epochs. If home was lost it gets
 // the fields that are needed to open it, and another id. Otherwise an archive would treat
-// the lost endpoints as deleted.
-func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
+// the lost endpoints as deleted. Home may be lost after the caller has read its id: that
+// is recorded in the same step.
+func (c *Client) noteEmptied(ctx context.Context, id string, lost map[int]string) error {
 	var fields []any
 	for n, epoch := range lost {
 		fields = append(fields, emptiedOf(n), epoch)
@@ -207,7 +216,7 @@ func (c *Client) noteEmptied(ctx context.Context, lost map[int]string) error {
 	if c.Archives() {
 		fields = append(fields, metaArchive, 1)
 	}
-	return c.writeMeta(ctx, metaChange{fields: fields, full: true})
+	return c.writeMeta(ctx, metaChange{fields: fields, full: true, id: id})
 }
 
 // giveEpochs gives partitions without an epoch a new one, unless another instance was first, and
@@ -253,7 +262,7 @@ func (c *Client) NoteLost(ctx context.Context, id string, epochs map[int]string)
 			lost[n] = cmp.Or(epoch, unknownEpoch)
 		}
 	}
-	if err := c.noteEmptied(ctx, lost); err != nil {
+	if err := c.noteEmptied(ctx, c.ID(), lost); err != nil {
 		return err
 	}
 	return c.Verify(ctx)

@@ -131,6 +131,7 @@ type metaChange struct {
 	over   bool     // fields that are there are written over
 	gone   []string // fields that are removed
 	full   bool     // it must succeed even if memory is full
+	id     string   // the id that home has unless its data were lost, which a full change records; empty: not compared
 }
 
 // writeMeta changes :meta. A change that must succeed even if memory is full is a script, in one step.
@@ -154,7 +155,7 @@ func (c *Client) writeMeta(ctx context.Context, m metaChange) error {
 			}
 		})
 	}
-	args := append([]any{Flag(m.over), len(m.fields) / 2}, m.fields...)
+	args := append([]any{Flag(m.over), m.id, len(m.fields) / 2}, m.fields...)
 	for _, field := range m.gone {
 		args = append(args, field)
 	}

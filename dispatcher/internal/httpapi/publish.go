@@ -6,13 +6,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/trace"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // Publisher accepts messages.
@@ -183,4 +190,114 @@ func publishedStatus(r *dispatcher.Published) int {
 		return http.StatusOK
 	}
 	return http.StatusAccepted
+}
+
+// appendPublished appends the members of wire.Published without the braces. Without reads it
+// omits URLs and times. It is written by hand because each publish calls it. Ids, topics and
+// lanes were checked, so they need no escapes.
+func appendPublished(b []byte, m *dispatcher.Message, r *dispatcher.Published, reads bool) []byte {
+	b = appendPlain(append(b, `"id":`...), m.ID)
+	b = appendPlain(append(b, `,"topic":`...), m.Topic)
+	repeat := r.Result == dispatcher.Duplicate
+	known := !repeat || !r.CreatedAt.IsZero()
+	if known {
+		b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
+	}
+	b = strconv.AppendBool(append(b, `,"duplicate":`...), repeat)
+	if known {
+		b = strconv.AppendInt(append(b, `,"matched":`...), int64(len(r.Deliveries)), 10)
+	}
+	b = append(b, `,"deliveries":[`...)
+	for i := range r.Deliveries {
+		d := &r.Deliveries[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"id":"`...)
+		b = append(b, d.ID.Lane...)
+		b = append(b, ':')
+		b = append(b, d.ID.Message...)
+		b = appendPlain(append(b, `","destination":`...), string(d.ID.Lane))
+		if d.URL != "" && reads {
+			b = appendText(append(b, `,"url":`...), d.URL)
+		}
+		b = appendPlain(append(b, `,"status":`...), string(d.Status))
+		if reads {
+			b = appendTime(append(b, `,"next_attempt_at":`...), d.Due)
+			if !d.Ended.IsZero() {
+				b = appendTime(append(b, `,"ended_at":`...), d.Ended)
+			}
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendPlain appends a quoted text that needs no escapes.
+func appendPlain(b []byte, s string) []byte {
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// appendText appends any text as a quoted string, and replaces bytes that are not UTF-8.
+func appendText(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // the error only reports a replacement
+	return b
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	return wire.Time{Time: t}.AppendTo(b)
+}
+
+// spanKey is the key of the span of a publish in its context.
+type spanKey struct{}
+
+// traced serves a publish within a span. The caller's traceparent names its parent.
+func (s *messageServer) traced(ctx context.Context, q *api.Request, do func(context.Context, *api.Request) (*api.Response, error)) (*api.Response, error) {
+	ctx, span := s.Tracer.Begin(ctx, q.Span("publish", trace.Send))
+	answer, err := do(context.WithValue(ctx, spanKey{}, span), q)
+	status, failed := api.SpanStatus(answer, err)
+	span.Set(slog.Int(trace.Status, status))
+	span.End(failed, time.Time{})
+	return answer, err
+}
+
+// kept returns the context that the messages of a publish keep: its own span if the span is
+// recorded, or else the caller's. So attempts are never linked to a span that no collector has.
+func (s *messageServer) kept(ctx context.Context, q *api.Request) *trace.Context {
+	if s.Tracer != nil {
+		if span, ok := ctx.Value(spanKey{}).(trace.Span); ok && span.Recorded() {
+			c := span.Context()
+			return &c
+		}
+	}
+	if q.HTTP.Header[trace.Header] == nil {
+		return nil
+	}
+	c := q.TraceParent()
+	if c.IsZero() {
+		s.Log.DebugContext(ctx, "the traceparent of a publish is invalid and was ignored")
+		return nil
+	}
+	return &c
+}
+
+// note describes a published message in the span of its publish.
+func note(ctx context.Context, m *dispatcher.Message, r *dispatcher.Published) {
+	span, ok := ctx.Value(spanKey{}).(trace.Span)
+	if !ok || !span.Recorded() {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String(trace.MessageID, m.ID), slog.Int(trace.BodySize, len(m.Body)), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),
+		slog.Int(trace.Deliveries, len(r.Deliveries)),
+	}
+	if r.Err == nil {
+		attrs = append(attrs, slog.String(trace.Outcome, r.Result.String()))
+	}
+	if len(r.Deliveries) == 1 {
+		attrs = append(attrs, slog.String(trace.Destination, string(r.Deliveries[0].ID.Lane)))
+	}
+	span.Set(attrs...)
 }

@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strconv"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
 // publishBatch serves POST /v1/messages/batch.
@@ -105,4 +108,24 @@ func (s *messageServer) appendBatch(ctx context.Context, b []byte, o *outcomes) 
 		b = append(appendPublished(b, msg, result, o.reads), '}')
 	}
 	return append(b, "]}"...)
+}
+
+// appendResult appends the start of a batch result.
+func appendResult(b []byte, status int) []byte {
+	b = strconv.AppendInt(append(b, `{"status":`...), int64(status), 10)
+	return append(b, ',')
+}
+
+// appendProblem appends the result of a message that was not accepted.
+func appendProblem(b []byte, p *api.Problem) []byte {
+	b = append(appendResult(b, p.Kind.Status), `"problem":`...)
+	b = append(b, p.Body()...)
+	return append(b, '}')
+}
+
+// noteBatch counts the messages of a batch in its span.
+func noteBatch(ctx context.Context, messages int) {
+	if span, ok := ctx.Value(spanKey{}).(trace.Span); ok {
+		span.Set(slog.Int(trace.Messages, messages))
+	}
 }

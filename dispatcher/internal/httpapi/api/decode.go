@@ -140,21 +140,6 @@ type Decoder struct {
 
 var decoders = sync.Pool{New: func() any { return &Decoder{dec: jsontext.NewDecoder(new(bytes.Buffer))} }}
 
-// Decode reads the body of a request.
-func Decode[T any](q *Request, read func(d *Decoder) T) (v T, err error) {
-	buf, err := q.receive()
-	if err != nil {
-		return v, err
-	}
-	defer Release(buf)
-	d := decoders.Get().(*Decoder)
-	defer decoders.Put(d)
-	d.Reset(buf)
-	v = read(d)
-	d.End()
-	return v, MalformedJSON(d.Err)
-}
-
 // Reset makes the decoder read another text from its start.
 func (d *Decoder) Reset(text *bytes.Buffer) {
 	d.dec.Reset(text)

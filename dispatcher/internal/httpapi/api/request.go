@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
 )
 
 // ErrKeyGone reports that the caller's key was removed from API_KEYS.
@@ -100,39 +98,6 @@ func (q *Request) refuseBody() error {
 
 var errCutShort = &Problem{Kind: Malformed, Detail: "the body ended too early or is badly framed"}
 
-// receive reads the body into a buffer. The caller returns it with release.
-func (q *Request) receive() (*bytes.Buffer, error) {
-	if err := checkMedia(q.HTTP.Header, q.Operation.Media); err != nil {
-		return nil, err
-	}
-	body, most := q.HTTP.Body, q.HTTP.ContentLength
-	switch {
-	case most > q.Operation.Limit:
-		return nil, q.tooLarge()
-	case most < 0: // else the server gives no more than was announced
-		most = q.Operation.Limit
-		body = http.MaxBytesReader(q.Writer, body, most)
-	}
-	buf, err := receive(body, &q.Writer.Reserved, most)
-	if err == nil {
-		_ = body.Close() // so that the server need not look whether something is left
-		return buf, nil
-	}
-	Release(buf)
-	var tooMany *http.MaxBytesError
-	var network net.Error
-	switch {
-	case err == ErrNoRoom:
-		return nil, &Problem{Kind: Crowded, Detail: "nothing was changed; send it again in a moment, or in smaller batches"}
-	case errors.As(err, &tooMany):
-		return nil, q.tooLarge()
-	case errors.As(err, &network) && network.Timeout():
-		return nil, &Problem{Kind: tooSlow}
-	default:
-		return nil, errCutShort
-	}
-}
-
 // Prefers reports whether the caller prefers a media type to JSON, which is the default.
 func (q *Request) Prefers(media string) bool {
 	best, prefers := 0.0, false
@@ -150,33 +115,4 @@ func (q *Request) Prefers(media string) bool {
 		}
 	}
 	return prefers
-}
-
-func (q *Request) tooLarge() *Problem {
-	return &Problem{Kind: TooLarge, Detail: "the request has more than " + strconv.FormatInt(q.Operation.Limit, 10) + " bytes" + q.Operation.Cure}
-}
-
-const sendJSON = "Content-Type: " + MediaJSON
-
-// checkMedia accepts uncompressed JSON in UTF-8, with its media type or with another one that
-// is accepted for it.
-func checkMedia(h http.Header, other string) error {
-	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return &Problem{Kind: BadMedia, Detail: "a content encoding is not accepted: send the body uncompressed"}
-	}
-	given := h["Content-Type"]
-	if len(given) == 1 && given[0] == MediaJSON {
-		return nil
-	}
-	if len(given) != 1 {
-		return &Problem{Kind: BadMedia, Detail: "send one header: " + sendJSON}
-	}
-	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || media != MediaJSON && media != other {
-		return &Problem{Kind: BadMedia, Detail: "it is " + input.Clip(given[0]) + "; send the header " + sendJSON}
-	}
-	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
-		return &Problem{Kind: BadMedia, Detail: "JSON is UTF-8: no other charset is accepted"}
-	}
-	return nil
 }

@@ -33,6 +33,9 @@ import (
 
 const survivorsFile = "deploy/mutants/survivors.txt"
 
+// addressKiB limits the addresses of one run of tests: 8 GiB. A usual run takes 2.
+const addressKiB = "8388608"
+
 // redisqFolder has the scripts and the verbs of the queue, engineFolder the stages that call them.
 const (
 	redisqFolder = "dispatcher/internal/redisq"
@@ -407,7 +410,8 @@ func (b *bench) try(ctx context.Context, m mutant, worker int) (f fate) {
 			}
 		}
 		args := append([]string{"-test.failfast", "-test.timeout=" + b.o.each.String()}, s.args...)
-		cmd := exec.CommandContext(ctx, binary, args...)
+		// A mutant may collect without an end, so its memory is bounded.
+		cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v "$0" && exec "$@"`, addressKiB, binary}, args...)...)
 		cmd.Dir = s.folder
 		cmd.Env = append(os.Environ(), scriptsEnv+"="+scripts, "MUTANT_ROOT="+root)
 		out, err := cmd.CombinedOutput()

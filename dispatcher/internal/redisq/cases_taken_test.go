@@ -191,10 +191,17 @@ var TakenCases = []redisqtest.Case{
 		require.Empty(r, r.End(redisqtest.Two), "a step of one minute ends no lease of an hour")
 		r.Pass(-time.Minute)
 		keep := dispatcher.Keep{Finished: time.Hour, Dead: time.Hour, DeadMax: 10, SeenMax: 10}
-		_, err := r.Queue.Trim(r.Ctx, redisqtest.One, r.All(), keep, false)
+		trimmed, err := r.Queue.Trim(r.Ctx, redisqtest.One, r.All(), keep, false)
 		require.NoError(r, err)
+		require.Equal(r, r.Now, trimmed.Hints[0].Due, "movers come now")
 		require.Equal(r, redisqtest.IDs(jobs, "m1"), redisqtest.ClaimedIDs(r.End(redisqtest.Two)))
 		r.MustTakeFor(time.Minute, redisqtest.Named(jobs, "m2"))
+	}},
+	{Name: "a mover that comes after the clock stepped back ends a lease though nobody called it", Run: func(r *redisqtest.Rig) {
+		r.Publish(jobs, "m1")
+		r.MustTakeFor(time.Hour, redisqtest.Named(jobs, "m1"))
+		r.Pass(-2 * time.Minute)
+		require.Equal(r, redisqtest.IDs(jobs, "m1"), redisqtest.ClaimedIDs(r.End(redisqtest.Two)))
 	}},
 	{Name: "a lease ends early if the clock steps forward", Run: func(r *redisqtest.Rig) {
 		r.Publish(jobs, "m1")

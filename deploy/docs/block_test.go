@@ -19,11 +19,14 @@ type pageBlock struct {
 	mark     pageMark
 }
 
-// pageMark is a comment on the line before a block. Readers do not see it. It says why
-// the block is not run, or which test runs it.
-type pageMark struct{ notRun, runBy string }
+// pageMark is a comment on the line before a block. Readers do not see it. It says that the
+// block is a drawing, or which test runs it.
+type pageMark struct {
+	drawing bool
+	runBy   string
+}
 
-var markLine = regexp.MustCompile(`^<!-- (not run|run by): (.+) -->$`)
+var markLine = regexp.MustCompile(`^<!-- (?:(a drawing)|run by: (.+)) -->$`)
 
 // blocksOf returns the blocks of a page in order.
 func blocksOf(page string) (blocks []pageBlock) {
@@ -35,10 +38,8 @@ func blocksOf(page string) (blocks []pageBlock) {
 			open = false
 		case isFence:
 			b := pageBlock{line: n + 1, language: fence}
-			if m := markLine.FindStringSubmatch(before); m != nil && m[1] == "not run" {
-				b.mark.notRun = m[2]
-			} else if m != nil {
-				b.mark.runBy = m[2]
+			if m := markLine.FindStringSubmatch(before); m != nil {
+				b.mark = pageMark{drawing: m[1] != "", runBy: m[2]}
 			}
 			blocks, open = append(blocks, b), true
 		case open:
@@ -63,7 +64,7 @@ func pageFiles(t testing.TB) []string {
 	files, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	pages := []string{"README.md", "deploy/README.md"}
+	pages := []string{"README.md", "deploy/README.md", "deploy/chart/README.md"}
 	for _, f := range files {
 		pages = append(pages, "deploy/docs/"+f)
 	}
@@ -77,9 +78,12 @@ func mustReadPage(t testing.TB, page string) []pageBlock {
 	return blocksOf(string(text))
 }
 
-// covered returns an error if a marked block names no reason, or a test that does not
-// read the page.
+// covered returns an error if a drawing has a language, or if a block names a test that does
+// not read the page.
 func covered(root, page string, b pageBlock) error {
+	if b.mark.drawing && b.language != "" {
+		return fmt.Errorf("%s:%d: this is code, not a drawing", page, b.line)
+	}
 	if b.mark.runBy == "" {
 		return nil
 	}
@@ -102,12 +106,14 @@ func TestTheTestsThatPagesNameReadThesePages(t *testing.T) {
 }
 
 func TestBlocksAreFoundWithTheirMarks(t *testing.T) {
-	blocks := blocksOf("a\n```sh\nls\n```\n<!-- not run: needs a cloud -->\n```\nb\n\n```\n<!-- run by: none_test.go -->\n```go\n```\n")
+	blocks := blocksOf("a\n```sh\nls\n```\n<!-- a drawing -->\n```\nb\n\n```\n<!-- run by: none_test.go -->\n```go\n```\n")
 	require.Equal(t, []pageBlock{
 		{line: 2, language: "sh", text: "ls\n"},
-		{line: 6, text: "b\n\n", mark: pageMark{notRun: "needs a cloud"}},
+		{line: 6, text: "b\n\n", mark: pageMark{drawing: true}},
 		{line: 11, language: "go", mark: pageMark{runBy: "none_test.go"}},
 	}, blocks)
+	require.NoError(t, covered(top(t), "README.md", blocks[1]))
+	require.Error(t, covered(top(t), "README.md", pageBlock{language: "sh", mark: pageMark{drawing: true}}))
 	require.Error(t, covered(top(t), "README.md", blocks[2]))
 	require.Error(t, covered(top(t), "README.md", pageBlock{mark: pageMark{runBy: "go.mod"}}))
 }

@@ -40,6 +40,7 @@ type visitor struct {
 	hooks  map[string]pageHook // by a text of the block
 	during func()              // of the present block
 	signs  bool                // the server that runs signs with secretOfPages
+	site   *site               // judges the calls of stubs; nil: the page has none
 
 	receiver *kit.Process // the last one that a page showed
 }
@@ -219,7 +220,11 @@ func (v *visitor) paste(b pageBlock) {
 			v.start(b.text)
 			return
 		}
-		v.last, v.daemon = v.run(b.text), nil
+		script := b.text
+		if v.site != nil {
+			script = v.site.terminal(script)
+		}
+		v.last, v.daemon = v.run(script), nil
 	case "crontab":
 		fields := strings.SplitN(strings.TrimSpace(b.text), " ", 6)
 		require.Len(v.t, fields, 6)

@@ -370,9 +370,10 @@ func TestTheProgramAcceptsTheSettingsAndSecrets(t *testing.T) {
 // makeSecrets runs the block of deploy/README.md that makes the secrets, and returns their folder.
 func makeSecrets(t testing.TB) string {
 	t.Helper()
-	_, after, found := strings.Cut(mustRead(t, "README.md"), "<!-- run by: deploy/ship/stack/compose_test.go -->\n```sh\n")
+	const begin = "( set -e; umask 077; mkdir deploy/secrets;"
+	_, after, found := strings.Cut(mustRead(t, "README.md"), "\n```sh\n"+begin)
 	require.True(t, found, "deploy/README.md has no block for the secrets")
-	script, _, _ := strings.Cut(after, "\n```")
+	script, _, _ := strings.Cut(begin+after, "\n```")
 	top := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(top, "deploy"), 0o700))
 	require.NoError(t, os.Symlink(filepath.Join(deploy, "docs"), filepath.Join(top, "deploy", "docs")))

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -130,6 +131,18 @@ func (s Secret) Reveal() string {
 		return ""
 	}
 	return s.prefix() + base64.StdEncoding.EncodeToString([]byte(*s.key))
+}
+
+// Fingerprint returns the first 8 hex digits of the SHA-256 of the secret's text, so that two
+// people can compare their secrets without showing them. In a shell,
+// printf %s "$WEBHOOK_SECRET" | sha256sum begins with it. It is "" for a plain text, because a
+// person may have chosen that, and could be guessed by its fingerprint.
+func (s Secret) Fingerprint() string {
+	if s.IsZero() || s.kind == kindText {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(s.Reveal()))
+	return hex.EncodeToString(sum[:4])
 }
 
 // prefix returns the part of a secret that people may see. For a plain text it is empty,

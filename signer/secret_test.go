@@ -2,6 +2,7 @@ package signer_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -221,4 +222,18 @@ func FuzzParseSecret(f *testing.F) {
 			require.NotContains(t, err.Error(), text)
 		}
 	})
+}
+
+func TestAFingerprintComparesSecretsAndShowsNone(t *testing.T) {
+	const text = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	s, err := signer.ParseSecret(text)
+	require.NoError(t, err)
+	sum := sha256.Sum256([]byte(text))
+	require.Equal(t, hex.EncodeToString(sum[:])[:8], s.Fingerprint(), "as sha256sum prints it")
+	require.NotEqual(t, s.Fingerprint(), signer.NewSecret().Fingerprint())
+	require.Len(t, signer.StandardEd25519.NewSecret().Fingerprint(), 8)
+	require.Empty(t, signer.Secret{}.Fingerprint())
+	chosen, err := signer.GitHub.ParseSecret("password-password")
+	require.NoError(t, err)
+	require.Empty(t, chosen.Fingerprint(), "a person may have chosen it")
 }

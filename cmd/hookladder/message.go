@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -212,6 +213,10 @@ type deliveryWhy struct {
 // lanesAtOnce is the highest number of destinations in one call of the API.
 const lanesAtOnce = 100
 
+// secretsAsked is the highest number of endpoints whose secret's fingerprint is asked for: each is
+// a call. A sentence does without.
+const secretsAsked = 20
+
 // askWhy queries a message and its lanes, and returns an explanation of each delivery, or only of
 // the one to destination. It returns dispatcher.ErrNoDelivery if there is none.
 func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyAnswer, error) {
@@ -234,9 +239,20 @@ func askWhy(ctx context.Context, c *client.Client, id, destination string) (whyA
 			return whyAnswer{}, err
 		}
 	}
+	secrets := map[string]string{} // fingerprints, by endpoint
+	for _, d := range m.Deliveries {
+		refused := d.LastStatusCode == http.StatusUnauthorized || d.LastStatusCode == http.StatusForbidden
+		if lane := lanes[d.Destination]; refused && lane != nil && lane.Endpoint != "" && len(secrets) < secretsAsked {
+			e, err := c.Endpoint(ctx, lane.Endpoint)
+			if err != nil && !errors.Is(err, client.ErrNotFound) {
+				return whyAnswer{}, err
+			}
+			secrets[d.Destination] = e.SecretFingerprint
+		}
+	}
 	a := whyAnswer{ID: m.ID, Deliveries: make([]deliveryWhy, len(m.Deliveries))}
 	for i, d := range m.Deliveries {
-		facts := explain.Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Instances: instances.Data, Now: time.Now()}
+		facts := explain.Facts{Delivery: d, Lane: lanes[d.Destination], Queue: m.Queue, Expires: m.ExpiresAt, Content: m.ContentType, Secret: secrets[d.Destination], Instances: instances.Data, Now: time.Now()}
 		a.Deliveries[i] = deliveryWhy{ID: d.ID, Destination: d.Destination, Status: d.Status, Why: explain.Sentence(facts)}
 	}
 	return a, nil

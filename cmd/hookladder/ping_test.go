@@ -63,6 +63,12 @@ func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
 			fmt.Fprint(w, `{"data":[{"name":"a","permits":8,"in_flight":8}],"next_cursor":null}`)
 		case r.URL.Path == "/v1/messages/order_16":
 			fmt.Fprint(w, `{"id":"order_16","topic":"a","deliveries":[{"id":"ep_000000002:order_16","destination":"ep_000000002","status":"cancelled"}]}`)
+		case r.URL.Path == "/v1/messages/order_15":
+			fmt.Fprint(w, `{"id":"order_15","topic":"a","content_type":"text/csv","deliveries":[
+				{"id":"ep_000000001:order_15","destination":"ep_000000001","status":"retrying","waiting_for":"rung","attempts":1,"last_status_code":401},
+				{"id":"u_2:order_15","destination":"u_2","url":"https://u.example/x","status":"retrying","waiting_for":"rung","attempts":1,"last_status_code":415}]}`)
+		case r.URL.Path == "/v1/endpoints/ep_000000001":
+			fmt.Fprint(w, `{"id":"ep_000000001","uid":"shop-7","secret_fingerprint":"1a2b3c4d"}`)
 		case r.URL.Path == "/v1/messages/order_17":
 			fmt.Fprint(w, `{"id":"order_17","topic":"a","tenant":"t1","deliveries":[
 				{"id":"ep_000000001:order_17","destination":"ep_000000001","status":"ready","waiting_for":"paused"},
@@ -91,6 +97,11 @@ func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
 		require.NotContains(t, got.out, "u_2")
 	}
 	require.Contains(t, asked, "/v1/lanes?destination=https%3A%2F%2Fa.example%2Fx&tenant=t1")
+
+	got = ask("order_15")
+	require.Contains(t, got.out, "the secret (fingerprint 1a2b3c4d) that `hookladder endpoints secret shop-7` shows, and `hookladder verify` explains")
+	require.Contains(t, got.out, "its receiver has to take the content type text/csv; then")
+	require.Contains(t, asked, "/v1/endpoints/ep_000000001")
 
 	require.Contains(t, ask("order_16").out, "was cancelled; its endpoint was deleted")
 	got = ask("order_17", "--destination", "shop-9")

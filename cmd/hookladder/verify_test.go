@@ -28,10 +28,12 @@ func TestVerifyReadsWhatListenSavesAndPrints(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.out+got.err)
 	require.Regexp(t, `^valid: signed with this secret as standard, \d+s before it arrived\n$`, got.out)
 
-	other := []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}
+	strangers := signer.NewSecret()
+	other := []string{"SIGNING_SECRET=" + strangers.Reveal()}
 	got = command(t, other, "", "verify", file)
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, "not valid\n  other_secret: the signature was made with another secret")
+	require.Contains(t, got.out, "compare both secrets (the fingerprint of the one here is "+strangers.Fingerprint()+")")
 
 	saved, err := os.ReadFile(file)
 	require.NoError(t, err)

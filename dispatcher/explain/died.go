@@ -12,7 +12,7 @@ func (f Facts) died() (how, cure string) {
 		if f.pull() {
 			return how + after + ", the last of its ladder" + f.answer(), "once its handler works again, " + again
 		}
-		return how + after + ", the last of its ladder" + f.answer(), "once " + f.place() + " answers again, " + again
+		return how + after + ", the last of its ladder" + f.answer(), f.advised("once "+f.place()+" answers again, ", again)
 	case "gone":
 		return how + ", since " + f.place() + " answered that it is gone (410)", again
 	case "expired":

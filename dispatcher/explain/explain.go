@@ -6,7 +6,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -21,6 +20,8 @@ type Facts struct {
 	Queue     string          // of its message; empty: another destination
 	Expires   wire.Time       // of its message; zero: it does not expire
 	Instances []wire.Instance // needed only if the delivery waits for a permit
+	Content   string          // the content type of its message; empty: not known
+	Secret    string          // the fingerprint of the secret that its receiver needs; empty: not known
 	Now       time.Time       // times of the same day have no date; all are in its zone
 	For       Reader
 }
@@ -105,19 +106,6 @@ func hostOf(text string) string {
 	return u.Host
 }
 
-// secret names the secret that signs for the destination.
-func (f Facts) secret() string {
-	switch {
-	case f.For == Terminal && f.Lane.Endpoint != "":
-		return "the secret that `hookladder endpoints secret " + cmp.Or(f.Lane.UID, f.Lane.Endpoint) + "` shows"
-	case f.For == Terminal:
-		return "SIGNING_SECRET"
-	case f.Lane.Endpoint != "":
-		return "its endpoint's secret"
-	}
-	return "the right secret"
-}
-
 // at returns a space, a word and a time to the second. It omits the date of today; empty: the
 // time is not known.
 func (f Facts) at(word string, t wire.Time) string {
@@ -147,8 +135,6 @@ func (f Facts) since() string {
 func (f Facts) answer() string {
 	d := f.Delivery
 	switch {
-	case d.LastStatusCode == http.StatusUnauthorized, d.LastStatusCode == http.StatusForbidden:
-		return fmt.Sprintf(" (status %d: does it verify with %s?)", d.LastStatusCode, f.secret())
 	case d.LastError != "":
 		return " (" + d.LastError + ")"
 	case d.LastStatusCode != 0:

@@ -58,6 +58,14 @@ func dead(reason string, change func(d *wire.Delivery)) wire.Delivery {
 	})
 }
 
+// answered is of a delivery whose second attempt of 15 s ended so.
+func answered(status int, class string) func(*wire.Delivery) {
+	return func(d *wire.Delivery) {
+		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastStatusCode, d.LastError = at(14, 3), 2, &three, 2, status, class
+		d.History = []wire.Attempt{{Attempt: 1, StatusCode: 500, Class: "status"}, {Attempt: 2, StatusCode: status, Class: class, DurationMS: 15_003}}
+	}
+}
+
 func until(hour, minute int) func(*wire.Delivery) {
 	return func(d *wire.Delivery) { d.WaitingUntil = at(hour, minute) }
 }
@@ -111,6 +119,14 @@ var sentences = []struct {
 	{waiting("rung", func(d *wire.Delivery) {
 		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 404"
 	}), fails, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 404), and no attempt at api.shop.example succeeded since 09:30:00; " + now},
+	{waiting("rung", answered(404, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 404); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
+	{waiting("rung", answered(405, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 405); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
+	{waiting("rung", answered(413, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 413); its receiver, or a proxy before it, has to take a body of this size; then " + now},
+	{waiting("rung", answered(415, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 415); its receiver has to take the content type text/csv; then " + now},
+	{waiting("rung", answered(0, "timeout")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (timeout); its receiver has to respond within its time limit of 15s: store the message, respond, and do the work later; then " + now},
+	{waiting("rung", answered(0, "tls")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (tls); the TLS of its server has to be mended; then " + now},
+	{waiting("rung", answered(0, "reset")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (reset); " + now},
+	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastStatusCode, d.LastError = at(14, 3), 401, "status 401" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: status 401; its receiver has to verify with the secret (fingerprint 1a2b3c4d) that `hookladder endpoints secret ep_123456789` shows, and `hookladder verify` explains a request that it saved; then " + resumes + "tries now"},
 	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 3 }), fails, "waits behind 3 that go first, and no attempt at api.shop.example succeeded since 09:30:00; it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"},
 	{waiting("order", nil), dark, "waits behind others of its ordering key, and the breaker of api.shop.example is open until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
 	{waiting("retry_after", until(14, 3)), nil, "waits until 14:03:00, since api.shop.example asked for that with Retry-After; " + resumes + "tries now"},
@@ -139,8 +155,8 @@ var sentences = []struct {
 	{delivery("delivered", resent(at(11, 0))), nil, "was delivered to api.shop.example at 11:00:00; " + sends},
 	{delivery("cancelled", func(d *wire.Delivery) { d.EndedAt = at(11, 0) }), nil, "was cancelled at 11:00:00; " + again},
 	{dead("exhausted", func(d *wire.Delivery) { d.LastError = "status 500" }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 500); once api.shop.example answers again, " + again},
-	{dead("exhausted", func(d *wire.Delivery) { d.LastError, d.LastStatusCode = "status 401", 401 }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 401: does it verify with SIGNING_SECRET?); once api.shop.example answers again, " + again},
-	{dead("exhausted", func(d *wire.Delivery) { d.LastStatusCode = 403 }), &wire.LaneState{Endpoint: lane, UID: "shop-42"}, "died at 11:00:00 after 10 attempts, the last of its ladder (status 403: does it verify with the secret that `hookladder endpoints secret shop-42` shows?); once shop-42 (api.shop.example) answers again, " + again},
+	{dead("exhausted", func(d *wire.Delivery) { d.LastError, d.LastStatusCode = "status 401", 401 }), nil, "died at 11:00:00 after 10 attempts, the last of its ladder (status 401); its receiver has to verify with SIGNING_SECRET, and `hookladder verify` explains a request that it saved; then " + again},
+	{dead("exhausted", func(d *wire.Delivery) { d.LastStatusCode = 403 }), &wire.LaneState{Endpoint: lane, UID: "shop-42"}, "died at 11:00:00 after 10 attempts, the last of its ladder (status 403); its receiver has to verify with the secret (fingerprint 1a2b3c4d) that `hookladder endpoints secret shop-42` shows, and `hookladder verify` explains a request that it saved; then " + again},
 	{dead("gone", nil), off, "died at 11:00:00, since api.shop.example answered that it is gone (410); it is disabled by system since 09:30:00: `hookladder resume ep_123456789`, then " + again},
 	{dead("gone", nil), nil, "died at 11:00:00, since api.shop.example answered that it is gone (410); " + again},
 	{dead("expired", func(d *wire.Delivery) { d.Attempts = 1 }), nil, "died at 11:00:00 after 1 attempt, since it had expired at 10:59:00; publish it anew under another id"},
@@ -166,7 +182,7 @@ var sentences = []struct {
 func TestEachWayToStandHasASentenceWithItsCure(t *testing.T) {
 	for _, c := range sentences {
 		got := explain.Sentence(explain.Facts{
-			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon,
+			Delivery: c.delivery, Lane: c.lane, Expires: at(10, 59), Now: noon, Content: "text/csv", Secret: "1a2b3c4d",
 			Instances: []wire.Instance{{Permits: 8, InFlight: 8}, {Permits: 2, InFlight: 1}},
 		})
 		require.Equal(t, lane+":order_17 "+c.want, got)
@@ -249,7 +265,7 @@ func explained(reader explain.Reader) (list []string) {
 
 func TestInTheConsoleButtonsHelp(t *testing.T) {
 	for _, text := range explained(explain.Console) {
-		elsewhere := strings.NewReplacer("`hookladder doctor`", "", "`hookladder restore`", "") // there is no button for these
+		elsewhere := strings.NewReplacer("`hookladder doctor`", "", "`hookladder restore`", "", "`hookladder verify`", "") // there is no button for these
 		require.NotContains(t, elsewhere.Replace(text), "`hookladder", text)
 	}
 	how, cure := explain.Standing(explain.Facts{Delivery: dead("exhausted", nil), Now: noon, For: explain.Console})

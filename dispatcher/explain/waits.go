@@ -13,7 +13,7 @@ func (f Facts) waits() (how, cure string) {
 	case "due":
 		return "waits for its time" + f.until(d.NextAttemptAt), f.retry("attempts it now")
 	case "rung":
-		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer(), f.failing()), f.retry("attempts it now")
+		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer(), f.failing()), f.advised("", f.retry("attempts it now"))
 	case "paused":
 		return f.paused()
 	case "breaker":
@@ -77,7 +77,7 @@ func (f Facts) paused() (how, cure string) {
 
 func (f Facts) breaker() (how, cure string) {
 	if d := f.Delivery; !d.WaitingUntil.IsZero() {
-		return "waits for the breaker of " + f.place() + f.until(d.WaitingUntil) + f.failures(), f.resume("tries now")
+		return "waits for the breaker of " + f.place() + f.until(d.WaitingUntil) + f.failures(), f.advised("", f.resume("tries now"))
 	}
 	return "waits while one attempt tries whether " + f.place() + " answers again, whose breaker is open" + f.failures(), f.resume("tries all")
 }

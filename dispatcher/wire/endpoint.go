@@ -43,6 +43,8 @@ type EndpointView struct {
 	InFlight int    `json:"in_flight"`
 	Waiting  int    `json:"waiting"`
 
+	SecretFingerprint string `json:"secret_fingerprint,omitzero" example:"1a2b3c4d" doc:"The first 8 hex digits of the SHA-256 of the text of the newest secret, so that a receiver can compare its own. Left out: a person may have chosen the secret, as the schemes allow whose secret is a plain text."`
+
 	HeadersHeld bool     `json:"headers_held,omitzero" doc:"true: held_headers has names."`
 	HeldHeaders []string `json:"held_headers,omitzero" maxItems:"20" doc:"Headers that are not sent, tests included: a link set another url than the one that their values were given for. POST /v1/endpoints/{id}/confirm releases them, or the former url. A patch releases a header only if it has its value and the url."`
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
@@ -92,8 +93,18 @@ func (e *stageError) kind() (dispatcher.Class, string) {
 	case e.class == dispatcher.ClassTLS && strings.Contains(e.err.Error(), "no application protocol"):
 		return e.class, e.Error() + ": " + errHTTP2.Error()
 	default:
-		return e.class, e.Error()
+		return e.class, e.Error() + validity(e.err)
 	}
+}
+
+// validity returns the dates of a certificate that was refused; empty: the error is another one.
+func validity(err error) string {
+	var refused *tls.CertificateVerificationError
+	if !errors.As(err, &refused) || len(refused.UnverifiedCertificates) == 0 {
+		return ""
+	}
+	leaf := refused.UnverifiedCertificates[0]
+	return "; its certificate is for " + leaf.NotBefore.UTC().Format(time.DateOnly) + " to " + leaf.NotAfter.UTC().Format(time.DateOnly)
 }
 
 // errHTTP2 names the cure for a receiver that does not speak HTTP/1.1.

@@ -132,7 +132,8 @@ func tlsRows() []row {
 		{url: "https://good.test/fin", class: dispatcher.ClassReset, text: torn},
 		{url: "https://good.test/garbage", class: dispatcher.ClassProtocol, text: malformed},
 		{url: "https://good.test/101", status: 101},
-		untrusted("expired.test", "expired"), untrusted("future.test", "not yet valid"),
+		untrusted("expired.test", "expired or is not yet valid"), untrusted("expired.test", "; its certificate is for 1990-01-01 to 1999-01-01"),
+		untrusted("future.test", "; its certificate is for 2150-01-01 to 2190-01-01"),
 		untrusted("wrong.test", "not wrong.test"), untrusted("self.test", "unknown authority"),
 		untrusted("tls10.test", "protocol version"), untrusted("tls11.test", "protocol version"),
 		// A TLS 1.3 server says what it thinks of a certificate after the handshake, and our request may run into its closing.

@@ -69,6 +69,7 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	},
 	{Name: "id", Why: "is made by the server; a uid is a name of your own"},
 	{Name: "state", Why: isReadOnly + "; POST /v1/endpoints/{id}/pause or resume changes it"},
+	{Name: "secret_fingerprint", Why: isReadOnly + "; POST /v1/endpoints/{id}/rotate-secret changes the secret"},
 	{Name: "headers_held", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm ends it"},
 	{Name: "held_headers", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm releases them"},
 	{Name: "released_headers", Why: isReadOnly},
@@ -280,6 +281,11 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
 	}
 	w.HeadersHeld = len(w.HeldHeaders) > 0
+	for _, one := range v.Secrets {
+		if one.Until.IsZero() {
+			w.SecretFingerprint = one.Secret.Fingerprint()
+		}
+	}
 	if v.DisableAfter != nil {
 		after := wire.Duration(*v.DisableAfter)
 		w.DisableAfter = &after

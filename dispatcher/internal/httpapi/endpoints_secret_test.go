@@ -40,6 +40,21 @@ func TestASecretIsRotated(t *testing.T) {
 	}
 }
 
+func TestAnEndpointShowsTheFingerprintOfItsNewestSecret(t *testing.T) {
+	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+	newest := MustSecret(t, signer.Standard, SecretNew)
+	f.There.Secrets = []dispatcher.EndpointSecret{{Secret: newest}, {Secret: MustSecret(t, signer.Standard, SecretOld), Until: Now.Add(time.Hour)}}
+	read := func() string {
+		w := Serve(newTestAPI(t, f), newTestRequest("GET", "/v1/endpoints/merchant:7", ""))
+		return DecodeAnswer[wire.EndpointView](t, w, 200).SecretFingerprint
+	}
+	require.Equal(t, newest.Fingerprint(), read())
+	f.There.Signature, f.There.Secrets = signer.GitHub, []dispatcher.EndpointSecret{{Secret: MustSecret(t, signer.GitHub, "password-password")}}
+	require.Empty(t, read())
+	f.There.Secrets = nil
+	require.Empty(t, read(), "they could not be opened")
+}
+
 func TestARotationTellsThePublicKeyAndThatTheOldSecretEnded(t *testing.T) {
 	f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
 	f.There.Signature, f.There.Secrets = signer.StandardEd25519, []dispatcher.EndpointSecret{{Secret: MustSecret(t, signer.StandardEd25519, SecretEd)}}

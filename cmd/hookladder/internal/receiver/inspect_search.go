@@ -63,7 +63,21 @@ func (c *callback) explain(keys assumptions, what, text string) (found []Finding
 		}
 	}
 	return []Finding{{OtherSecret, what + " was made with another secret, or of another body: it fits none of the usual mistakes",
-		"compare the first characters of both secrets, and the length of each part that is signed"}}, false
+		"compare both secrets" + c.fingerprints() + ", and the length of each part that is signed"}}, false
+}
+
+// fingerprints returns those of the secrets, as the sender shows its own; empty: they are plain texts.
+func (c *callback) fingerprints() string {
+	var all []string
+	for _, text := range c.Secrets {
+		if s, err := c.scheme.ParseSecret(text); err == nil && s.Fingerprint() != "" {
+			all = append(all, s.Fingerprint())
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (the fingerprint of the one here is " + strings.Join(all, ", ") + ")"
 }
 
 // signatureSearch combines all keys, hashes, contents and bodies.

@@ -296,20 +296,20 @@ func TestADryRunReportsWhatTheImportThenDoes(t *testing.T) {
 			}
 			dry, got := run("--dry-run"), run()
 			require.Equal(t, []int{exitFailed, exitFailed}, []int{dry.code, got.code})
-			require.Contains(t, dry.err, "nothing was changed: 80 created, 0 changed, 0 left, 20 wrong\n")
-			require.Contains(t, got.err, "80 created, 0 changed, 0 left, 20 wrong\n")
+			require.Contains(t, dry.err, "nothing was changed: 80 created, 0 changed, 0 unchanged, 20 wrong\n")
+			require.Contains(t, got.err, "80 created, 0 changed, 0 unchanged, 20 wrong\n")
 			require.Equal(t, got.out, dry.out, "and it names them")
 			require.Equal(t, 20, strings.Count(dry.out, "\nendpoint "))
 
 			dry, got = run("--dry-run"), run()
-			require.Contains(t, dry.err, "nothing was changed: 0 created, 0 changed, 80 left, 20 wrong\n")
-			require.Contains(t, got.err, "0 created, 0 changed, 80 left, 20 wrong\n", "the values of headers are the same")
+			require.Contains(t, dry.err, "nothing was changed: 0 created, 0 changed, 80 unchanged, 20 wrong\n")
+			require.Contains(t, got.err, "0 created, 0 changed, 80 unchanged, 20 wrong\n", "the values of headers are the same")
 			require.Equal(t, got.out, dry.out)
 
 			text = strings.NewReplacer(`"x-shop":"7"`, `"x-shop":"8"`, `"header_value":"k"`, `"header_value":"l"`).Replace(text)
 			dry, got = run("--dry-run"), run()
-			require.Contains(t, dry.err, "nothing was changed: 0 created, 10 changed, 70 left, 20 wrong\n")
-			require.Contains(t, got.err, "0 created, 10 changed, 70 left, 20 wrong\n")
+			require.Contains(t, dry.err, "nothing was changed: 0 created, 10 changed, 70 unchanged, 20 wrong\n")
+			require.Contains(t, got.err, "0 created, 10 changed, 70 unchanged, 20 wrong\n")
 			require.Equal(t, got.out, dry.out)
 		})
 	}
@@ -344,7 +344,7 @@ func TestAPruneBySavedAnswers(t *testing.T) {
 	require.Contains(t, cut.err, "the last page of /api/v1/app/acme/endpoint/ is not in the file")
 	got := run(one, "--prune", "--tenant", "acme", "--yes")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Contains(t, got.err, "1 left, 0 wrong, 1 deleted")
+	require.Contains(t, got.err, "1 unchanged, 0 wrong, 1 deleted")
 	left := command(t, env, "", "endpoints", "export").out
 	require.Contains(t, left, `"uid":"x1"`)
 	require.Contains(t, left, `"uid":"other"`)

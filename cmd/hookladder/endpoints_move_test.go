@@ -30,10 +30,10 @@ func TestEndpointsMoveByAFile(t *testing.T) {
 			dry := command(t, env, file, "endpoints", "import", "-", "--dry-run")
 			require.Equal(t, exitOK, dry.code, dry.err)
 			require.Equal(t, "create shop-1\ncreate shop-2\ncreate shop-3\n", dry.out)
-			require.Equal(t, "nothing was changed: 3 created, 0 changed, 0 left, 0 wrong\n", afterDev(dry))
-			require.Contains(t, command(t, env, file, "endpoints", "import", "-").err, "3 created, 0 changed, 0 left, 0 wrong")
+			require.Equal(t, "nothing was changed: 3 created, 0 changed, 0 unchanged, 0 wrong\n", afterDev(dry))
+			require.Contains(t, command(t, env, file, "endpoints", "import", "-").err, "3 created, 0 changed, 0 unchanged, 0 wrong")
 			again := command(t, env, file, "endpoints", "import", "-")
-			require.Equal(t, "0 created, 0 changed, 3 left, 0 wrong\n", afterDev(again)+again.out, "a second run has nothing to do")
+			require.Equal(t, "0 created, 0 changed, 3 unchanged, 0 wrong\n", afterDev(again)+again.out, "a second run has nothing to do")
 
 			name := filepath.Join(t.TempDir(), "endpoints."+format)
 			out := command(t, env, "", "endpoints", "export", "--"+strings.TrimSuffix(format, "l"))
@@ -42,7 +42,7 @@ func TestEndpointsMoveByAFile(t *testing.T) {
 			require.Contains(t, out.out, "convoy-webhook-secret")
 			require.NoError(t, os.WriteFile(name, []byte(out.out), 0o600))
 			again = command(t, env, "", "endpoints", "import", name)
-			require.Equal(t, "0 created, 0 changed, 3 left, 0 wrong\n", afterDev(again)+again.out, "an export is what there is")
+			require.Equal(t, "0 created, 0 changed, 3 unchanged, 0 wrong\n", afterDev(again)+again.out, "an export is what there is")
 
 			_, other, _ := newTestDev(t, nil)
 			there := []string{"HOOKLADDER_URL=" + other}
@@ -77,7 +77,7 @@ func TestAnImportChangesWhatDiffersAndReportsWrongLines(t *testing.T) {
 	} {
 		require.Contains(t, got.out, want)
 	}
-	require.Contains(t, got.err, "1 created, 1 changed, 0 left, 5 wrong\n")
+	require.Contains(t, got.err, "1 created, 1 changed, 0 unchanged, 5 wrong\n")
 	c, err := client.New(api, "")
 	require.NoError(t, err)
 	e, err := c.Endpoint(t.Context(), "shop-1")
@@ -90,7 +90,7 @@ func TestAnImportChangesWhatDiffersAndReportsWrongLines(t *testing.T) {
 	require.Equal(t, "another-secret-of-16", secrets.Secrets[0].Secret)
 	require.NoError(t, mustDisable(t, c, "shop-6"))
 	got = command(t, env, lines[6], "endpoints", "import", "-")
-	require.Equal(t, "0 created, 0 changed, 1 left, 0 wrong\n", afterDev(got), "the API hides the value, but reports that it is the same")
+	require.Equal(t, "0 created, 0 changed, 1 unchanged, 0 wrong\n", afterDev(got), "the API hides the value, but reports that it is the same")
 	changed := strings.Replace(lines[6], `"x-shop":"6"`, `"x-shop":"7"`, 1)
 	got = command(t, env, changed, "endpoints", "import", "-", "--dry-run")
 	require.Equal(t, "change shop-6: headers\n", got.out)
@@ -148,7 +148,7 @@ func TestPruneDeletesWhatTheFileLeavesOut(t *testing.T) {
 	dry := prune(file.String(), "--tenant", "acme", "--dry-run")
 	require.Equal(t, exitOK, dry.code, dry.err)
 	require.Contains(t, dry.out, "delete e01: 1 waiting\n")
-	require.Contains(t, dry.err, "18 left, 0 wrong, 2 deleted with 1 waiting deliveries")
+	require.Contains(t, dry.err, "18 unchanged, 0 wrong, 2 deleted with 1 waiting deliveries")
 	require.Equal(t, exitFailed, prune("{}\n"+file.String(), "--tenant", "acme").code, "a line is wrong")
 	few := prune(strings.SplitAfter(file.String(), "\n")[0], "--tenant", "acme")
 	require.Equal(t, exitFailed, few.code)
@@ -174,7 +174,7 @@ func TestALineThatIsTooLongAndABrokenRowAreReported(t *testing.T) {
 	rows := "uid,url,topics,timeout\nb," + receiver + ",\"[\"\"x\"\"]\",5s\nc,too,few\nd," + receiver + ",x,5s\ne," + receiver + ",,5\n"
 	got = command(t, env, rows, "endpoints", "import", "-", "--csv")
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.err, "2 created, 0 changed, 0 left, 2 wrong\n")
+	require.Contains(t, got.err, "2 created, 0 changed, 0 unchanged, 2 wrong\n")
 	require.Contains(t, got.out, "line 3: wrong number of fields\n")
 	require.Contains(t, got.out, "line 4: d: $.topics: is not valid")
 	got = command(t, env, "uid,colour\na,red\n", "endpoints", "import", "-", "--csv")
@@ -199,7 +199,7 @@ func TestAnExportReportsTheSecretsThatItsKeyMayNotSee(t *testing.T) {
 	require.Contains(t, got.out, `"headers":{"x-shop":"***"}`)
 	require.Equal(t, "endpoints: 1\n1 without their secrets: the key needs the scope admin\n1 with headers whose values are hidden: write them into the file\n", afterDev(got))
 	again := command(t, env(admin), got.out, "endpoints", "import", "-")
-	require.Equal(t, "0 created, 0 changed, 1 left, 0 wrong\n", again.out+afterDev(again), "it keeps the secret and the header")
+	require.Equal(t, "0 created, 0 changed, 1 unchanged, 0 wrong\n", again.out+afterDev(again), "it keeps the secret and the header")
 	require.Contains(t, command(t, env(admin), "", "endpoints", "export").out, "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz")
 	denied := command(t, env(reads), `{"uid":"b","url":"`+receiver+`"}`, "endpoints", "import", "-")
 	require.Equal(t, exitFailed, denied.code)

@@ -41,7 +41,7 @@ type importedEndpoints struct {
 
 // String returns the counts in one line.
 func (n importedEndpoints) String() string {
-	text := fmt.Sprintf("%d created, %d changed, %d left, %d wrong", n.Created, n.Changed, n.Left, n.Failed)
+	text := fmt.Sprintf("%d created, %d changed, %d unchanged, %d wrong", n.Created, n.Changed, n.Left, n.Failed)
 	if n.Pruned > 0 {
 		text += fmt.Sprintf(", %d deleted with %d waiting deliveries", n.Pruned, n.Cancelled)
 	}

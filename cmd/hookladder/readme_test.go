@@ -31,34 +31,6 @@ func section(t testing.TB, heading string) string {
 	return found
 }
 
-// rows are the first cells of each row of a table, without its head.
-func rows(text string, cells int) (found [][]string) {
-	for line := range strings.Lines(text) {
-		parts := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		if !strings.HasPrefix(line, "| `") || len(parts) < cells {
-			continue
-		}
-		var row []string
-		for _, p := range parts[:cells] {
-			row = append(row, strings.Trim(strings.TrimSpace(p), "`"))
-		}
-		found = append(found, row)
-	}
-	return found
-}
-
-func TestTheSettingsPageListsTheSettingsOfTheCode(t *testing.T) {
-	var want [][]string
-	for _, s := range settings.Table() {
-		value := s.Default
-		if value == "" {
-			value = "unset"
-		}
-		want = append(want, []string{s.Name, value})
-	}
-	require.Equal(t, want, rows(page(t, "settings"), 2))
-}
-
 func TestTheSettingsPageListsTheSettingsThatAFileMayHave(t *testing.T) {
 	text := page(t, "settings")
 	for _, s := range settings.Table() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -74,7 +75,7 @@ func TestTheMetricsPageHasTheLabelsOfTheCode(t *testing.T) {
 	require.ElementsMatch(t, want, listed)
 }
 
-// update writes the table of the commands' page: go test ./cmd/hookladder -run CommandsPage -update
+// update writes the tables of commands and settings: go test ./cmd/hookladder -run Page -update
 var update = flag.Bool("update", false, "write what is generated from the code")
 
 // commandTable returns the table of all commands, and of the commands below them.
@@ -92,6 +93,33 @@ func commandTable() string {
 		fmt.Fprintf(table, "| `%s` | %s |\n", use, strings.ReplaceAll(lowered(cmd.Short), "|", "\\|"))
 	}
 	return table.String()
+}
+
+// The settings' page has the names and defaults of the code, in its order, and beside them in words
+// what each is for.
+func TestTheSettingsPageIsGeneratedFromTheSettings(t *testing.T) {
+	was := page(t, "settings")
+	const head = "| variable | default | meaning |\n| --- | --- | --- |\n"
+	before, rest, ok := strings.Cut(was, head)
+	require.True(t, ok)
+	table, after, ok := strings.Cut(rest, "\n\n")
+	require.True(t, ok)
+	described := tableRows(table + "\n")
+	now := before + head
+	for _, s := range settings.Table() {
+		usual := "unset"
+		if s.Default != "" {
+			usual = "`" + s.Default + "`"
+		}
+		_, meaning, _ := strings.Cut(strings.TrimPrefix(described[s.Name], "| `"+s.Name+"` | "), " | ")
+		now += fmt.Sprintf("| `%s` | %s | %s", s.Name, usual, cmp.Or(meaning, " |\n"))
+	}
+	now += "\n" + after
+	if *update {
+		require.NoError(t, os.WriteFile(filepath.Join("..", "..", "deploy", "docs", "settings.md"), []byte(now), 0o600))
+		return
+	}
+	require.Equal(t, now, was, "write it with: go test ./cmd/hookladder -run SettingsPage -update")
 }
 
 // lowered returns a sentence without its capital letter.

@@ -26,7 +26,7 @@ const (
 	problemsPath  = "/problems/"
 )
 
-// problemsPage is the page with a heading for each type of problem.
+// problemsPage is the page with a row for each type of problem.
 const problemsPage = "problems"
 
 // DocumentOptions are what the pages are made of.

@@ -137,6 +137,9 @@ var markdown = goldmark.New(
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 )
 
+// foldTag matches the only HTML that a page keeps: the begin and the end of a part that is folded.
+var foldTag = regexp.MustCompile(`^(?:<details><summary>[A-Za-z0-9#+ ]+</summary>|</details>)\s*$`)
+
 // focusable lets the keyboard scroll wide code and wide tables. In the text of a document these
 // tags are escaped.
 var focusable = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<table tabindex="0">`)
@@ -145,7 +148,7 @@ var focusable = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<
 func (p *press) print(name string, source []byte) (*document, []section, error) {
 	ids := &anchors{taken: map[string]bool{}}
 	doc := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids))))
-	var links, comments []ast.Node
+	var links, comments, folds []ast.Node
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -156,6 +159,8 @@ func (p *press) print(name string, source []byte) (*document, []section, error) 
 		case *ast.HTMLBlock:
 			if n.HTMLBlockType == ast.HTMLBlockType2 {
 				comments = append(comments, n)
+			} else if foldTag.Match(n.Lines().Value(source)) {
+				folds = append(folds, n)
 			}
 		case *east.TableRow:
 			if word := ids.unused(slug(codeOf(n, source))); word != "" {
@@ -172,6 +177,11 @@ func (p *press) print(name string, source []byte) (*document, []section, error) 
 	}
 	for _, n := range comments { // for the tests of the documents
 		n.Parent().RemoveChild(n.Parent(), n)
+	}
+	for _, n := range folds {
+		tag := ast.NewString(n.(*ast.HTMLBlock).Lines().Value(source))
+		tag.SetCode(true) // as it stands
+		n.Parent().ReplaceChild(n.Parent(), n, tag)
 	}
 	d := &document{Name: name, anchors: ids.taken}
 	sections := sectionsOf(d, doc, source)

@@ -109,6 +109,15 @@ func TestEachDocumentIsAPageWhoseLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+func TestAPageMayFoldAPartAndHasNoOtherHTML(t *testing.T) {
+	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\nFirst one. Second one.\n\n<details><summary>C#</summary>\n\n```csharp\na < b\n```\n\n</details>\n\n" +
+		"<details onclick=\"a\"><summary>b</summary>\n\n<script>1</script>\n"})
+	text := ask(h, "GET", "/docs/find").Body.String()
+	require.Regexp(t, `(?s)<details><summary>C#</summary>\s*<pre[^>]*><code[^>]*>a &lt; b\s*</code></pre>\s*</details>`, text)
+	require.NotContains(t, text, "onclick")
+	require.NotContains(t, text, "<script>1")
+}
+
 func TestHeadingsHaveTheIdsOfGitHubAndRowsTheirNames(t *testing.T) {
 	h := newTestDocs(t, "", map[string]string{"docs/find.md": "# Find\n\nFirst one. Second one.\n\n## A `word`: what's new\n\n## Twice\n\n## Twice\n\n" +
 		"| name | |\n| --- | --- |\n| `MAX_X` | a |\n| `hookladder_y_total{call,status}` | b |\n| `twice` | c |\n\n[g](../../dispatcher/client) [d](../README.md) [p](publish.md#fields) [o](#twice)\n"})
@@ -199,11 +208,11 @@ func TestAnExcerptIsCutBetweenLetters(t *testing.T) {
 	require.NotContains(t, text, "\ufffd")
 }
 
-func TestTheTypeOfAProblemLeadsToItsSection(t *testing.T) {
+func TestTheTypeOfAProblemLeadsToItsRow(t *testing.T) {
 	h := newTestDocs(t, "", nil)
-	sections := regexp.MustCompile(`<h2 id="([^"]+)">([^<]+)</h2>`).FindAllStringSubmatch(ask(h, "GET", "/docs/problems").Body.String(), -1)
-	require.Greater(t, len(sections), 30)
-	for _, s := range sections {
+	rows := regexp.MustCompile(`<tr id="([^"]+)">\s*<td><code>([^<]+)</code>`).FindAllStringSubmatch(ask(h, "GET", "/docs/problems").Body.String(), -1)
+	require.Greater(t, len(rows), 30)
+	for _, s := range rows {
 		require.Equal(t, s[2], s[1], "the anchor is the word")
 		w := ask(h, "GET", "/problems/"+s[1])
 		require.Equal(t, http.StatusSeeOther, w.Code)

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,26 +31,49 @@ func kindsOfSource(t testing.TB) (words []string, rows map[string]string) {
 		if rows[m[1]] == "" {
 			words = append(words, m[1])
 		}
-		wait := m[4] + " s"
-		if m[4] == "0" {
-			wait = "none"
+		title := m[3]
+		if m[4] != "0" {
+			title += " (" + m[4] + " s)"
 		}
-		rows[m[1]] += fmt.Sprintf("| %d | %s | %s |\n", statuses[m[2]], m[3], wait)
+		if rows[m[1]] == "" {
+			rows[m[1]] = fmt.Sprintf("| `%s` | %d | %s", m[1], statuses[m[2]], title)
+			continue
+		}
+		rows[m[1]] += " · " + title
 	}
 	return words, rows
 }
 
-func TestTheProblemsPageListsTheProblemsOfTheCode(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "docs", "problems.md"))
+// update writes what the page has of the code: go test ./dispatcher/internal/httpapi/api -run ProblemsPage -update
+var update = flag.Bool("update", false, "write what is generated from the code")
+
+// The page has the type, the status and the titles from the code, and beside them in words when it
+// comes and what helps.
+func TestTheProblemsPageIsGeneratedFromTheProblems(t *testing.T) {
+	file := filepath.Join("..", "..", "..", "..", "deploy", "docs", "problems.md")
+	was, err := os.ReadFile(file)
 	require.NoError(t, err)
-	words, rows := kindsOfSource(t)
-	sections := strings.Split(string(page), "\n## ")[1:]
-	var listed []string
-	for _, s := range sections {
-		word, text, _ := strings.Cut(s, "\n")
-		listed = append(listed, word)
-		require.Contains(t, text, "\n| --- | --- | --- |\n"+rows[word]+"\n", word)
-		require.Regexp(t, `(?m)^\*\*When:\*\* .{10,}\n\n\*\*Cure:\*\* .{10,}`, text, word)
+	const head = "| --- | --- | --- | --- | --- |\n"
+	before, table, ok := strings.Cut(string(was), head)
+	require.True(t, ok)
+	texts := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|[^|]*\\|[^|]*( \\|.*)$").FindAllStringSubmatch(table, -1) {
+		texts[m[1]] = strings.TrimPrefix(m[2], " ")
 	}
-	require.Equal(t, words, listed)
+	words, rows := kindsOfSource(t)
+	now := before + head
+	for _, word := range words {
+		if texts[word] == "" {
+			texts[word] = "| | |"
+		}
+		now += rows[word] + " " + texts[word] + "\n"
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(now), 0o600))
+		return
+	}
+	require.Equal(t, now, string(was), "write it with: go test ./dispatcher/internal/httpapi/api -run ProblemsPage -update")
+	for word, text := range texts {
+		require.Regexp(t, `^\| .{10,} \| .{10,} \|$`, text, word)
+	}
 }

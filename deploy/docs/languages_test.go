@@ -1,12 +1,43 @@
 package docs_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// updateReceivers writes the receivers of the page: go test ./deploy/docs -run ReceiversOfThePage -update
+var updateReceivers = flag.Bool("update", false, "write the receivers of receive.md from their files")
+
+// TestTheReceiversOfThePageAreFiles compares the blocks of the page, which EachBlock runs, with the
+// files that a person can copy.
+func TestTheReceiversOfThePageAreFiles(t *testing.T) {
+	files, err := filepath.Glob("examples/receivers/*")
+	require.NoError(t, err)
+	languages := map[string]string{".go": "go", ".mjs": "js", ".py": "python", ".php": "php", ".rb": "ruby", ".java": "java", ".cs": "csharp"}
+	require.Len(t, files, len(languages))
+	was, err := os.ReadFile("receive.md")
+	require.NoError(t, err)
+	now := string(was)
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		require.NoError(t, err)
+		before, rest, ok := strings.Cut(now, "\n```"+languages[filepath.Ext(file)]+"\n")
+		require.True(t, ok, "the page has no block for %s", file)
+		_, after, ok := strings.Cut(rest, "\n```\n")
+		require.True(t, ok)
+		now = before + "\n```" + languages[filepath.Ext(file)] + "\n" + string(code) + "```\n" + after
+	}
+	if *updateReceivers {
+		require.NoError(t, os.WriteFile("receive.md", []byte(now), 0o600))
+		return
+	}
+	require.Equal(t, now, string(was), "write it with: go test ./deploy/docs -run ReceiversOfThePage -update")
+}
 
 // receiverLanguages are the languages in which pages show a receiver: the file of the block, and the
 // command that runs it.

@@ -11,7 +11,9 @@ import (
 	neturl "net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,9 +204,27 @@ func receivePage(v *visitor) {
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	v.t.Cleanup(app.Close)
 	addr := strings.TrimPrefix(v.freeAddr(), "http://")
-	v.swaps = append(v.swaps, "localhost:3000", strings.TrimPrefix(app.URL, "http://"), "whsec_...", secretOfPages)
-	v.serve()
+	const admin, merchant = "0123456789abcdef0123", "0123456789abcdef4567"
+	keys := filepath.Join(v.dir, "keys")
+	write := func(file, text string) { require.NoError(v.t, os.WriteFile(file, []byte(text), 0o600)) }
+	write(keys, admin+":admin+publish+read")
+	server := v.serve("API_KEYS_FILE=" + keys)
+	v.env = append(v.env, "HOOKLADDER_KEY="+admin)
 	v.signs = true
+	// The sender gives a merchant an endpoint that is pulled, and a key for it.
+	endpoint := regexp.MustCompile(`ep_[0-9a-z]+`).FindString(v.run("hookladder endpoints create --pull --uid laptop"))
+	write(keys, admin+":admin+publish+read,"+merchant+":consume@"+endpoint)
+	write(filepath.Join(v.dir, "key"), merchant)
+	require.NoError(v.t, server.Signal(syscall.SIGHUP))
+	v.until("the new key", func() error {
+		out, err := v.shell("curl -X POST -H 'Authorization: Bearer " + merchant + "' http://" + v.addr + "/v1/queues/" + endpoint + "/take").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("take: %w: %s", err, out)
+		}
+		return nil
+	})
+	v.swaps = append(v.swaps, "localhost:3000", strings.TrimPrefix(app.URL, "http://"), "whsec_...", secretOfPages,
+		"https://hooks.example", "http://"+v.addr, "ep_wpp4dipiy", endpoint)
 	v.hooks["--forward-to"] = pageHook{during: func() {
 		v.run("hookladder send --topic payment.paid --body '{\"amount\":100}'")
 	}}

@@ -188,7 +188,7 @@ func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*a
 	}
 	switch {
 	case q.Idle: // neither of the two will be those of the endpoint
-		w.ID = ""
+		w.ID, w.SecretFingerprint = "", ""
 	case len(view.Secrets) > 0: // only this response has it
 		w.Secret = view.Secrets[0].Secret.Reveal()
 	}

@@ -29,7 +29,7 @@ func TestAnEndpointIsCreatedAndAnsweredWithItsSecret(t *testing.T) {
 	h := newTestAPI(t, f)
 	w := Post(h, "/v1/endpoints", endpoint(""))
 	require.Equal(t, `{"id":"ep_123456789","kind":"push","url":"https://shop.example/hooks","topics":["*"],"secret":"`+SecretNew+`","signature":"standard",`+
-		`"ordered":false,"disabled":false,"state":"active","in_flight":2,"waiting":9,"created_at":"2026-01-31T11:00:00.123Z","updated_at":"2026-01-31T11:00:00.123Z"}`,
+		`"ordered":false,"disabled":false,"state":"active","in_flight":2,"waiting":9,"secret_fingerprint":"`+f.Secret.Fingerprint()+`","created_at":"2026-01-31T11:00:00.123Z","updated_at":"2026-01-31T11:00:00.123Z"}`,
 		w.Body.String())
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 	DecodeAnswer[wire.EndpointView](t, w, 201)

@@ -86,7 +86,7 @@ func TestNothingThatWeShipKillsAnInstanceThatStops(t *testing.T) {
 	require.Len(t, found["../../fly.toml"], 1)
 	require.Len(t, found["../../Dockerfile"], 2, "each target")
 	require.Len(t, found["../../deploy/systemd/hookladder.service"], 1)
-	require.Len(t, found["../../deploy/README.md"], 3, "docker twice, and Kubernetes")
+	require.Len(t, found["../../deploy/README.md"], 4, "docker three times, and Kubernetes")
 }
 
 func TestKillTimeoutsAreFoundAsPlatformsWriteThem(t *testing.T) {

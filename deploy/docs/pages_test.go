@@ -123,11 +123,6 @@ func readme(v *visitor) {
 		v.env = append(v.env, "REDIS_URL="+redistest.Start(v.t).URL())
 		v.swaps = append(v.swaps, "30 * time.Minute", "time.Millisecond")
 	}}
-	v.hooks["/settle"] = pageHook{after: settled(v)}
-	v.hooks["hookladder_publish"] = pageHook{before: func() {
-		v.postgres("postgres://app@db.example/shop")
-		v.run(`hookladder outbox schema | psql -qX -1 "$OUTBOX"`)
-	}}
 }
 
 // settled requires that the settle of the last block counted.

@@ -208,23 +208,23 @@ func TestACallWithoutAKeySaysWhereItsKeyComesFrom(t *testing.T) {
 	require.NotContains(t, got.err, "HOOKLADDER_KEY")
 }
 
-// block is the README's code between fences that holds a text.
+// block is the code between fences of endpoints.md that holds a text.
 func block(t testing.TB, text string) string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "endpoints.md"))
 	require.NoError(t, err)
-	for n, part := range strings.Split(string(readme), "\n```") {
+	for n, part := range strings.Split(string(page), "\n```") {
 		if n%2 == 1 && strings.Contains(part, text) {
 			_, lines, _ := strings.Cut(part, "\n")
 			return lines
 		}
 	}
-	require.FailNow(t, "README.md has no block with "+text)
+	require.FailNow(t, "endpoints.md has no block with "+text)
 	return ""
 }
 
-// After a 410 by mistake: what the README shows is pasted into a shell.
-func TestWhatTheReadmeShowsSendsAgainWhatA410Buried(t *testing.T) {
+// After a 410 by mistake: what the page of endpoints shows is pasted into a shell.
+func TestWhatThePageShowsSendsAgainWhatA410Buried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var mended atomic.Bool
@@ -251,7 +251,7 @@ func TestWhatTheReadmeShowsSendsAgainWhatA410Buried(t *testing.T) {
 	path, err := kit.FastBinary()
 	require.NoError(t, err)
 	script := block(t, "retry --destination shop-42")
-	for from, to := range map[string]string{"bin/hookladder": path, "--rate 200/s": "--rate 200/s --yes"} {
+	for from, to := range map[string]string{"hookladder ": path + " ", "--rate 200/s": "--rate 200/s --yes"} {
 		require.Contains(t, script, from)
 		script = strings.ReplaceAll(script, from, to)
 	}

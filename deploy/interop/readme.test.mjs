@@ -1,4 +1,4 @@
-// The receiver that the README shows for Node judges every case of case.go as it
+// The receiver that deploy/docs/receive.md shows for Node judges every case of case.go as it
 // should, whatever the body is.
 import assert from "node:assert";
 import { spawn, spawnSync } from "node:child_process";
@@ -7,8 +7,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 
-const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-const code = readme.match(/\n```js\n(.*?)\n```\n/s)[1];
+const code = readFileSync(new URL("../docs/examples/receivers/receiver.mjs", import.meta.url), "utf8");
 const listen = 'listen(9000, "127.0.0.1")';
 assert.ok(code.includes(listen));
 const receiver = code.replace(listen, 'listen(0, "127.0.0.1", function () { console.error(this.address().port); })');

@@ -195,7 +195,7 @@ func newSecret(s world) *cobra.Command {
 		Long: `Creates a new secret and prints it: for SIGNING_SECRET, or with --scheme for an
 endpoint with another signature scheme.
 
-With --tenant it prints the secret that verifies callbacks to a bare URL of that
+With --tenant it prints the secret that verifies webhooks to a bare URL of that
 tenant. It is derived from SIGNING_SECRET, which must be in the environment, together
 with SIGNING_DERIVE=tenant, as for serve: without it such a secret signs nothing. If SIGNING_SECRET has several secrets, it prints one for each,
 in their order. --tenant '' prints the secret of messages without a tenant.`,
@@ -245,7 +245,7 @@ func printDerived(cmd *cobra.Command, tenant string, vars map[string]string) err
 	}
 	if derive != settings.DeriveTenant {
 		return usagef("--tenant: such a secret signs nothing, because SIGNING_DERIVE is not tenant. Set SIGNING_DERIVE=tenant here and for serve; " +
-			"without it, all callbacks to bare URLs are signed with SIGNING_SECRET itself")
+			"without it, all webhooks to bare URLs are signed with SIGNING_SECRET itself")
 	}
 	for _, s := range secrets {
 		fmt.Fprintln(cmd.OutOrStdout(), s.Derive(tenant).Reveal())

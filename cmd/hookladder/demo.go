@@ -28,7 +28,7 @@ const (
 // demoPaths are the paths of the receiver.
 var demoPaths = []string{"/ok", "/flaky", "/fail", "/slow"}
 
-// newDemoReceiver returns the demo receiver. It verifies callbacks as any receiver should, and
+// newDemoReceiver returns the demo receiver. It verifies webhooks as any receiver should, and
 // then accepts them or fails. It reads bodies of up to maxBody bytes. The path that fails
 // can be repaired on its own page.
 func newDemoReceiver(secrets []signer.Secret, maxBody int64) http.Handler {

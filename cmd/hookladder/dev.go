@@ -50,7 +50,7 @@ func newDev(s world) *cobra.Command {
 		Use:   "dev",
 		Short: "Try it out: everything in one process, with a demo receiver",
 		Long: `Runs everything in one process: the API, the console, the dispatcher, a Redis in memory
-and a receiver that verifies callbacks. It prints the address of the console and a curl
+and a receiver that verifies webhooks. It prints the address of the console and a curl
 command to try, and then a line for each attempt. It needs nothing, stores nothing, and
 is not for production.
 With DATA_DIR it runs its own redis-server instead of the Redis in memory, and stores

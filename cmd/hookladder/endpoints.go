@@ -112,7 +112,7 @@ your own --uid you may repeat the call: the same endpoint is returned again, and
 different one with that uid is refused.
 
 With --pull the endpoint has no URL. Its deliveries wait until your program takes them
-with POST /v1/queues/<its id>/take. They are signed as callbacks are.`,
+with POST /v1/queues/<its id>/take. They are signed as webhooks are.`,
 		Example: `  hookladder endpoints create --uid till-7 --tenant shop_42 --pull --topic 'payment.*'
   hookladder endpoints create --uid shop-42 --tenant shop_42 --url https://shop.example/hooks --topic 'payment.*'
   hookladder endpoints create --url https://shop.example/hooks --topic '*' --rate 20/s --signature github`,

@@ -28,11 +28,11 @@ const shownBody = 16 << 10
 // readBody is the highest number of bytes that are read of a body: the highest MAX_BODY.
 const readBody = 4 << 20
 
-const aboutListen = `Listens for callbacks, verifies the signature of each with SIGNING_SECRET,
+const aboutListen = `Listens for webhooks, verifies the signature of each with SIGNING_SECRET,
 --secret-file or --secret, prints headers, body and result, and responds with
---status. If a callback can't be verified, it responds with 401, as a receiver should.
+--status. If a webhook can't be verified, it responds with 401, as a receiver should.
 Control characters are escaped, and each line of a body begins with a bar. --save
-writes the last callback to a file byte for byte, and hookladder verify explains what is
+writes the last webhook to a file byte for byte, and hookladder verify explains what is
 wrong with it. Other users of this machine can see --secret in the list of processes, so
 use a file for secrets of production.
 
@@ -53,7 +53,7 @@ func newListen(s world) *cobra.Command {
 	var forward forwarding
 	cmd := &cobra.Command{
 		Use:   "listen",
-		Short: "Receive callbacks, verify and print each",
+		Short: "Receive webhooks, verify and print each",
 		Long:  aboutListen,
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
@@ -91,8 +91,8 @@ func newListen(s world) *cobra.Command {
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "a file with the secret or public key")
 	cmd.Flags().StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
 	form.add(cmd)
-	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status of the response to a valid callback")
-	cmd.Flags().StringVar(&save, "save", "", "save the last callback to this file, for hookladder verify")
+	cmd.Flags().IntVar(&status, "status", http.StatusNoContent, "the status of the response to a valid webhook")
+	cmd.Flags().StringVar(&save, "save", "", "save the last webhook to this file, for hookladder verify")
 	forward.add(cmd, s)
 	completes(cmd, "signature", schemeNames()...)
 	completes(cmd, "status", answers...)
@@ -150,13 +150,13 @@ var answers = []string{
 	"429\ttried again, obeys Retry-After", "500\ttried again, counts for the breaker", "503\ttried again, obeys Retry-After",
 }
 
-// listener receives callbacks and prints them.
+// listener receives webhooks and prints them.
 type listener struct {
 	verifier *signer.Verifier
 	status   int
 	save     string // a file; empty: none
 
-	mu  sync.Mutex // guards out and save, because callbacks are written one after the other
+	mu  sync.Mutex // guards out and save, because webhooks are written one after the other
 	out io.Writer
 }
 
@@ -170,7 +170,7 @@ func (e *listener) listen(ctx context.Context, addr string) error {
 	return serveUntil(ctx, ln, e)
 }
 
-// ServeHTTP verifies and prints one callback, and returns the status.
+// ServeHTTP verifies and prints one webhook, and returns the status.
 func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, readBody)
 	status, verdict := e.status, "genuine"
@@ -182,7 +182,7 @@ func (e *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// print prints a callback of any sender. It escapes control characters, and marks the lines
+// print prints a webhook of any sender. It escapes control characters, and marks the lines
 // of the body.
 func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	e.mu.Lock()
@@ -209,7 +209,7 @@ func (e *listener) print(r *http.Request, body []byte, verdict string) {
 	fmt.Fprintf(e.out, "  => %s\n", visible(verdict))
 }
 
-// saved returns the received callback in the form that hookladder verify reads.
+// saved returns the received webhook in the form that hookladder verify reads.
 func saved(r *http.Request, body []byte) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s %s\r\nhost: %s\r\n", r.Method, r.URL.RequestURI(), r.Proto, r.Host)
@@ -260,7 +260,7 @@ func serveUntil(ctx context.Context, ln net.Listener, h http.Handler) error {
 	return nil
 }
 
-// parseSaved returns the headers and the body of a saved callback. It has an optional request
+// parseSaved returns the headers and the body of a saved webhook. It has an optional request
 // line, headers, an empty line, and the body. parseSaved also reads lines of curl -v, which begin
 // with > or <. It reads the output of hookladder listen too, with a bar before each line of the
 // body.
@@ -361,7 +361,7 @@ func completesForm(cmd *cobra.Command) {
 	completes(cmd, "signature-content", dispatcher.Texts(signer.Contents())...)
 }
 
-// check parses the flags. An empty scheme is read from the callback's headers.
+// check parses the flags. An empty scheme is read from the webhook's headers.
 func (f *formFlags) check(scheme signer.Scheme) error {
 	f.form.Hash, f.form.Encoding, f.form.Content = signer.Hash(f.hash), signer.Encoding(f.encoding), signer.Content(f.content)
 	for flag, check := range map[string]func() error{

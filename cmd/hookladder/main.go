@@ -1,4 +1,4 @@
-// Command hookladder delivers notifications as signed HTTP callbacks. It contains the dispatcher,
+// Command hookladder sends signed webhooks. It contains the dispatcher,
 // a playground, and the tools that call the dispatcher.
 package main
 
@@ -161,10 +161,10 @@ func exitCode(err error) int {
 func newRoot(s world) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookladder",
-		Short: "Delivers notifications as signed HTTP callbacks, and retries each with increasing waits",
-		Long: `Hookladder accepts notifications over HTTP, stores them in Redis, and delivers each
-as a signed HTTP callback when it is due. If the receiver fails, Hookladder retries
-with the waits of a ladder.
+		Short: "Send signed webhooks, and retry each with increasing waits",
+		Long: `Hookladder accepts messages over HTTP, stores them in Redis, and sends each as a signed
+webhook when it is due. If the receiver fails, Hookladder retries with the waits of a
+ladder.
 
 Start with a playground that needs nothing else:
 

@@ -16,7 +16,7 @@ import (
 	"github.com/hookladder/hookladder/ladder"
 )
 
-// forwardHandler sends each delivery to an app, like a callback.
+// forwardHandler sends each delivery to an app, like a webhook.
 type forwardHandler struct {
 	URL     string
 	Timeout time.Duration
@@ -100,7 +100,7 @@ func (f *forwardHandler) Handle(ctx context.Context, d *wire.TakenDelivery) (wir
 // shownAnswer is the most bytes of a response that are read.
 const shownAnswer = 4 << 10
 
-// ask calls the app with the headers and the body of a callback.
+// ask calls the app with the headers and the body of a webhook.
 func (f *forwardHandler) ask(ctx context.Context, d *wire.TakenDelivery) (r forwardReply) {
 	f.once.Do(func() {
 		f.client = http.Client{

@@ -172,7 +172,7 @@ func (f *sendFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.deliverAt, "deliver-at", "", "the time of the first attempt, such as 2027-01-31T09:00:00+01:00")
 	flags.StringVar(&f.expiresAt, "expires-at", "", "no attempt is made after this time, which has the same form")
 	flags.StringVar(&f.ladder, "ladder", "", "the waits between attempts, such as 1s,5s,1m")
-	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts (default: all rungs of the ladder)")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts (default: all of the ladder)")
 	flags.StringVar(&f.timeout, "timeout", "", "the time limit of one attempt, 1s to 60s; for a queue up to 1h")
 	flags.StringVar(&f.success, "success", "", "the responses that count as success: statuses such as 2xx,404, or a success rule as JSON")
 	flags.StringArrayVar(&f.headers, "header", nil, "an additional header, \"name: value\"; may be repeated")

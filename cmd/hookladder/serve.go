@@ -84,7 +84,7 @@ func serve(cmd *cobra.Command, s world) error {
 		o.Log.Warn(w)
 	}
 	if len(read.SigningSecret) == 0 {
-		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no callback is ever unsigned")
+		o.Log.Warn("SIGNING_SECRET is not set, so no bare URL can be published: no webhook is ever unsigned")
 	}
 	o.MemoryLimit = settings.SetMemory(from.Environ, read.DataDir != "")
 	addresses := "LISTEN or PORT"

@@ -19,9 +19,9 @@ import (
 
 // These set the exit code. The report was printed.
 var (
-	errNotValid = errors.New("not valid") // a receiver should refuse the callback, or its code is wrong
-	errComputed = errors.New("the callback is valid, and your code's value is not its signature")
-	errCompared = errors.New("the callback is valid, and so is your code's value: see how it compares them")
+	errNotValid = errors.New("not valid") // a receiver should refuse the webhook, or its code is wrong
+	errComputed = errors.New("the webhook is valid, and your code's value is not its signature")
+	errCompared = errors.New("the webhook is valid, and so is your code's value: see how it compares them")
 )
 
 // verifyFlags are the flags of verify.
@@ -41,14 +41,14 @@ func newVerify(s world) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify [<file>]",
-		Short: "Explain why the signature of a callback is not valid",
-		Long: `Verifies a callback as its receiver should, and explains why it is not valid. Reasons are
+		Short: "Explain why the signature of a webhook is not valid",
+		Long: `Verifies a webhook as its receiver should, and explains why it is not valid. Reasons are
 a missing header, a header of another scheme, a wrong clock, a body that was parsed and
 formatted again, another secret, a secret that was not decoded, and another encoding. The
 command makes these mistakes itself, at most two at a time, until the result is the
-signature of the callback.
+signature of the webhook.
 
-The file has the saved callback: headers, an empty line, and the body byte for byte. - is
+The file has the saved webhook: headers, an empty line, and the body byte for byte. - is
 standard input. The output of hookladder listen and of curl -v works too. Without a file
 use --header and --body or --body-file.
 
@@ -80,7 +80,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.headers, "header", nil, "a header of the callback, \"name: value\"; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, "a header of the webhook, \"name: value\"; may be repeated")
 	flags.StringVar(&f.body, "body", "", "its body")
 	flags.StringVar(&f.bodyFile, "body-file", "", "a file with its body byte for byte, - for standard input")
 	flags.StringVar(&f.secret, "secret", "", "the receiver's secret, or the public key of ed25519; several are separated by spaces")
@@ -102,10 +102,10 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// mostSaved is the largest saved callback: the largest body, and headers.
+// mostSaved is the largest saved webhook: the largest body, and headers.
 const mostSaved = readBody + 1<<20
 
-// question returns the callback, and the secrets of its receiver.
+// question returns the webhook, and the secrets of its receiver.
 func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (receiver.Question, error) {
 	q := receiver.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
 	var err error
@@ -135,7 +135,7 @@ func (f *verifyFlags) callback(q *receiver.Question, args []string, in io.Reader
 		return usagef("give --body or --body-file, not both")
 	}
 	if len(args) == 0 && len(f.headers) == 0 {
-		return usagef("verify needs a file with the callback, or --header and its body; see hookladder verify --help")
+		return usagef("verify needs a file with the webhook, or --header and its body; see hookladder verify --help")
 	}
 	if len(args) > 0 {
 		text, err := readAtMost(args[0], in, mostSaved)
@@ -229,7 +229,7 @@ func printReport(out io.Writer, r receiver.Inspection) {
 	if r.Valid {
 		verdict = fmt.Sprintf("valid: signed with this secret as %s", r.Scheme)
 	} else if r.Matches {
-		verdict = fmt.Sprintf("the signature is right, as %s, but a receiver should refuse the callback", r.Scheme)
+		verdict = fmt.Sprintf("the signature is right, as %s, but a receiver should refuse the webhook", r.Scheme)
 	}
 	if r.Valid && r.Age != nil {
 		verdict += fmt.Sprintf(", %s before it arrived", ladder.FormatDuration(time.Duration(*r.Age*float64(time.Second))))
@@ -256,13 +256,13 @@ func newCheck(s world) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check <url>",
-		Short: "Try a test receiver with good and bad callbacks, and grade it",
-		Long: `Sends a receiver callbacks that it should accept, and others that it should refuse:
+		Short: "Try a test receiver with good and bad webhooks, and grade it",
+		Long: `Sends a receiver webhooks that it should accept, and others that it should refuse:
 valid, forged, altered, unsigned, stale, repeated, out of order, slow, large, and many at
 once. It grades the responses, and prints the cure for each lost point. It sends thirty
 requests in about three seconds.
 
-Use a test receiver, because it may process the valid callbacks. The secret is the
+Use a test receiver, because it may process the valid webhooks. The secret is the
 receiver's own, in --secret-file or --secret, or else in SIGNING_SECRET. Pass a --topic
 and a --body or --body-file that the receiver accepts.
 
@@ -298,7 +298,7 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
 	flags.StringVar(&of.secretFile, "secret-file", "", "a file with the secret")
 	flags.StringVar(&scheme, "signature", signer.Standard.String(), "the signature scheme: "+strings.Join(schemeNames(), ", "))
 	of.form.add(cmd)
-	flags.StringVar(&topic, "topic", "hookladder.check", "the topic of the callbacks")
+	flags.StringVar(&topic, "topic", "hookladder.check", "the topic of the webhooks")
 	flags.StringVar(&body, "body", sampleBody, "their body")
 	flags.StringVar(&bodyFile, "body-file", "", "a file with the body, - for standard input")
 	flags.StringVar(&contentType, "content-type", "application/json", "the content type of the body")

@@ -70,10 +70,10 @@ func TestVerifyTakesACallbackByFlags(t *testing.T) {
 	got = command(t, nil, body, append(flags, "--body-file", "-", "--computed", "sha256=00")...)
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, "valid: signed with this secret as github\n  signature_malformed: your code's value is not what github has")
-	require.Equal(t, "hookladder: the callback is valid, and your code's value is not its signature\n", got.err)
+	require.Equal(t, "hookladder: the webhook is valid, and your code's value is not its signature\n", got.err)
 	got = command(t, nil, body, append(flags, "--body-file", "-", "--computed", sign.Sign("", time.Now(), []byte(body)))...)
 	require.Equal(t, exitFailed, got.code)
-	require.Equal(t, "hookladder: the callback is valid, and so is your code's value: see how it compares them\n", got.err)
+	require.Equal(t, "hookladder: the webhook is valid, and so is your code's value: see how it compares them\n", got.err)
 }
 
 func TestVerifyJudgesTheTimeOfTheCallback(t *testing.T) {
@@ -84,14 +84,14 @@ func TestVerifyJudgesTheTimeOfTheCallback(t *testing.T) {
 	}
 	got := command(t, nil, "", flags...)
 	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "the signature is right, as standard, but a receiver should refuse the callback\n  too_old: ")
+	require.Contains(t, got.out, "the signature is right, as standard, but a receiver should refuse the webhook\n  too_old: ")
 	require.Equal(t, exitOK, command(t, nil, "", append(flags, "--at", "2026-01-31T12:03:00Z")...).code)
 	require.Equal(t, exitFailed, command(t, nil, "", append(flags, "--at", "2026-01-31T12:03:00Z", "--tolerance", "1m")...).code)
 }
 
 func TestVerifyRefusesWhatItCantRead(t *testing.T) {
 	folder := t.TempDir()
-	file := filepath.Join(folder, "callback")
+	file := filepath.Join(folder, "webhook")
 	mustWrite(t, file, "webhook-id: m1\n{\"a\":1}\n")
 	sound := filepath.Join(folder, "sound")
 	mustWrite(t, sound, "POST /hooks HTTP/1.1\nwebhook-id: m1\n\n{}")
@@ -101,7 +101,7 @@ func TestVerifyRefusesWhatItCantRead(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "verify needs a file with the callback"},
+		{nil, "verify needs a file with the webhook"},
 		{[]string{file, "--secret", "whsec_x"}, "line 2 is no header"},
 		{[]string{file + "x", "--secret", "whsec_x"}, "no such file"},
 		{[]string{sound}, "nothing to verify with"},
@@ -132,7 +132,7 @@ func TestCheckGradesAReceiver(t *testing.T) {
 	got = command(t, []string{"SIGNING_SECRET=" + signer.NewSecret().Reveal()}, "", "check", url, "--json")
 	require.Equal(t, exitFailed, got.code)
 	require.Contains(t, got.out, `"points": 0`)
-	require.Contains(t, got.err, "a valid callback was not accepted")
+	require.Contains(t, got.err, "a valid webhook was not accepted")
 	require.Equal(t, exitOK, ear.end())
 
 	got = command(t, environ, "", "check", "http://127.0.0.1:1")

@@ -105,7 +105,7 @@ var sentences = []struct {
 	{waiting("due", func(d *wire.Delivery) { d.NextAttemptAt = wire.Time{Time: at(14, 3).AddDate(0, 0, 1)} }), nil, "waits for its time until 2026-02-01 14:03:00; " + now},
 	{waiting("rung", func(d *wire.Delivery) {
 		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 500"
-	}), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 500); " + now},
+	}), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 500); " + now},
 	{waiting("paused", nil), paused, "waits since api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},
 	{waiting("paused", func(d *wire.Delivery) { d.NextAttemptAt = at(14, 3) }), paused, "waits since api.shop.example is paused by ops since 09:30:00 (its own time is 14:03:00); " + resumes + "lets it go on"},
 	{waiting("paused", nil), night, "waits since every lane is paused by ops since 09:30:00; `hookladder resume '*'` lets all of them go on"},
@@ -118,14 +118,17 @@ var sentences = []struct {
 	{waiting("breaker", until(14, 3)), dark, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
 	{waiting("rung", func(d *wire.Delivery) {
 		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 404"
-	}), fails, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 404), and no attempt at api.shop.example succeeded since 09:30:00; " + now},
-	{waiting("rung", answered(404, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 404); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
-	{waiting("rung", answered(405, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 405); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
-	{waiting("rung", answered(413, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 413); its receiver, or a proxy before it, has to take a body of this size; then " + now},
-	{waiting("rung", answered(415, "")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (status 415); its receiver has to take the content type text/csv; then " + now},
-	{waiting("rung", answered(0, "timeout")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (timeout); its receiver has to respond within its time limit of 15s: store the message, respond, and do the work later; then " + now},
-	{waiting("rung", answered(0, "tls")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (tls); the TLS of its server has to be mended; then " + now},
-	{waiting("rung", answered(0, "reset")), nil, "waits until 14:03:00, rung 2 of 3 of its ladder, since attempt 2 failed (reset); " + now},
+	}), fails, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 404), and no attempt at api.shop.example succeeded since 09:30:00; " + now},
+	{waiting("rung", func(d *wire.Delivery) {
+		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 1, &three, 5, "status 500"
+	}), nil, "waits until 14:03:00 for attempt 6 (2 of 4 of its ladder), since attempt 5 failed (status 500); " + now},
+	{waiting("rung", answered(404, "")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 404); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
+	{waiting("rung", answered(405, "")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 405); its receiver takes no POST at https://api.shop.example/hooks: correct the URL or the receiver; then " + now},
+	{waiting("rung", answered(413, "")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 413); its receiver, or a proxy before it, has to take a body of this size; then " + now},
+	{waiting("rung", answered(415, "")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 415); its receiver has to take the content type text/csv; then " + now},
+	{waiting("rung", answered(0, "timeout")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (timeout); its receiver has to respond within its time limit of 15s: store the message, respond, and do the work later; then " + now},
+	{waiting("rung", answered(0, "tls")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (tls); the TLS of its server has to be mended; then " + now},
+	{waiting("rung", answered(0, "reset")), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (reset); " + now},
 	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastStatusCode, d.LastError = at(14, 3), 401, "status 401" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: status 401; its receiver has to verify with the secret (fingerprint 1a2b3c4d) that `hookladder endpoints secret ep_123456789` shows, and `hookladder verify` explains a request that it saved; then " + resumes + "tries now"},
 	{waiting("order", func(d *wire.Delivery) { d.WaitingBehind = 3 }), fails, "waits behind 3 that go first, and no attempt at api.shop.example succeeded since 09:30:00; it goes when they have ended, and `hookladder retry` or `cancel` of the first hurries that"},
 	{waiting("order", nil), dark, "waits behind others of its ordering key, and the breaker of api.shop.example is open until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},

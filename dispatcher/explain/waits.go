@@ -13,7 +13,7 @@ func (f Facts) waits() (how, cure string) {
 	case "due":
 		return "waits for its time" + f.until(d.NextAttemptAt), f.retry("attempts it now")
 	case "rung":
-		return fmt.Sprintf("waits%s, rung %s of its ladder, since attempt %d failed%s%s", f.until(d.NextAttemptAt), f.rung(), d.Attempts, f.answer(), f.failing()), f.advised("", f.retry("attempts it now"))
+		return fmt.Sprintf("waits%s for attempt %s, since attempt %d failed%s%s", f.until(d.NextAttemptAt), f.next(), d.Attempts, f.answer(), f.failing()), f.advised("", f.retry("attempts it now"))
 	case "paused":
 		return f.paused()
 	case "breaker":
@@ -49,12 +49,17 @@ func (f Facts) waits() (how, cure string) {
 	return "waits" + f.until(d.WaitingUntil), ""
 }
 
-// rung returns the current wait of the ladder.
-func (f Facts) rung() string {
-	if l := f.Delivery.Ladder; l != nil && l.Len() > 0 {
-		return fmt.Sprintf("%d of %d", f.Delivery.Rung, l.Len())
+// next returns the number of the next attempt, of how many. After a retry by hand the ladder
+// counts anew, and both numbers are there.
+func (f Facts) next() string {
+	d := f.Delivery
+	switch {
+	case d.Ladder == nil || d.Ladder.Len() == 0:
+		return fmt.Sprint(d.Attempts + 1)
+	case d.Rung != d.Attempts:
+		return fmt.Sprintf("%d (%d of %d of its ladder)", d.Attempts+1, d.Rung+1, d.Ladder.Len()+1)
 	}
-	return fmt.Sprint(f.Delivery.Rung)
+	return fmt.Sprintf("%d of %d", d.Rung+1, d.Ladder.Len()+1)
 }
 
 func (f Facts) paused() (how, cure string) {

@@ -25,7 +25,7 @@ func describeAPI(all []api.Operation, version string) ([]byte, error) {
 		Info: &huma.Info{
 			Title: "Hookladder", Version: version,
 			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"},
-			Description: "Takes notifications and delivers each as a signed HTTP callback, repeated with the waits of a ladder until its receiver accepts it. " +
+			Description: "A webhook sender: takes messages and sends each as a signed webhook, repeated with the waits of a ladder until its receiver accepts it. " +
 				"In a field that may be left out, null means the same. An unknown field or parameter is refused. Responses may get more fields.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "Where this document was read."}},

@@ -72,10 +72,10 @@ func callback(id, summary, doc string, content map[string]*huma.MediaType) *huma
 		Responses: map[string]*huma.Response{
 			"2XX":     {Description: "It is delivered, unless success of its message or endpoint says otherwise. Then that rule decides."},
 			"410":     {Description: "The delivery ends as dead (gone), and the endpoint is disabled."},
-			"429":     {Description: "It is attempted again after Retry-After, or after its next rung, if that is later.", Headers: retryAfter()},
+			"429":     {Description: "It is attempted again after Retry-After, or after the next wait of its ladder, if that is later.", Headers: retryAfter()},
 			"503":     {Description: "As 429. It counts as a failure of the receiver.", Headers: retryAfter()},
-			"4XX":     {Description: "It is attempted again after its next rung. With webhook-delivery: abort-message, which any response but a success may have, it ends as dead (rejected).", Headers: abort()},
-			"default": {Description: "It is attempted again after its next rung, also if no response came in time. A redirect is not followed.", Headers: abort()},
+			"4XX":     {Description: "It is attempted again after the next wait of its ladder. With webhook-delivery: abort-message, which any response but a success may have, it ends as dead (rejected).", Headers: abort()},
+			"default": {Description: "It is attempted again after the next wait of its ladder, also if no response came in time. A redirect is not followed.", Headers: abort()},
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Target is the receiver, and the parameters of the callbacks.
+// Target is the receiver, and the parameters of the webhooks.
 type Target struct {
 	URL     string
 	Scheme  signer.Scheme
@@ -29,7 +29,7 @@ type CheckResult struct {
 	Trial  string `json:"trial"`
 	Points int    `json:"points"`
 	Of     int    `json:"of"`
-	Says   string `json:"says"`           // the callback and the response
+	Says   string `json:"says"`           // the webhook and the response
 	Cure   string `json:"cure,omitempty"` // empty: all points
 }
 
@@ -40,9 +40,9 @@ type CheckReport struct {
 	Trials []CheckResult `json:"trials"`
 }
 
-// ErrNotTaken means that the receiver refused a valid callback. So its other responses mean
+// ErrNotTaken means that the receiver refused a valid webhook. So its other responses mean
 // nothing.
-var ErrNotTaken = errors.New("a valid callback was not accepted")
+var ErrNotTaken = errors.New("a valid webhook was not accepted")
 
 // ErrNoAnswer means that the receiver could not be reached.
 var ErrNoAnswer = errors.New("no response")
@@ -78,7 +78,7 @@ func Check(ctx context.Context, r Target, each func(CheckResult)) (CheckReport, 
 	return report, nil
 }
 
-// answer is the receiver's response to a callback.
+// answer is the receiver's response to a webhook.
 type answer struct {
 	status int
 	took   time.Duration

@@ -15,7 +15,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// A variant says how a callback differs from a valid one. The zero value is valid.
+// A variant says how a webhook differs from a valid one. The zero value is valid.
 type variant struct {
 	id       string        // empty: a new id
 	topic    string        // empty: the receiver's
@@ -33,7 +33,7 @@ type variant struct {
 	slow     bool
 }
 
-// caller sends callbacks to a receiver.
+// caller sends webhooks to a receiver.
 type caller struct {
 	Target
 	signer *signer.Signer
@@ -76,7 +76,7 @@ func (c *caller) newID() string { return "check_" + strings.ToLower(rand.Text())
 // mostAnswer is the most bytes of a response that are read, to use the connection again.
 const mostAnswer = 64 << 10
 
-// call sends one callback and waits for its response.
+// call sends one webhook and waits for its response.
 func (c *caller) call(ctx context.Context, of variant) (answer, error) {
 	signed, sent := c.bodies(of)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(sent))

@@ -9,7 +9,7 @@ import (
 	"github.com/hookladder/hookladder/signer"
 )
 
-// Question is a callback, and the values that its receiver verifies it with.
+// Question is a webhook, and the values that its receiver verifies it with.
 type Question struct {
 	Header http.Header
 	Body   []byte
@@ -18,7 +18,7 @@ type Question struct {
 	Form     signer.Form   // of signer.HMAC; zero, or only with a header: the rest is read from the header
 	Secrets  []string      // as the receiver has them, malformed ones too; also public keys
 	Computed string        // the signature that the receiver's own code computed; may be empty
-	At       time.Time     // when the callback arrived
+	At       time.Time     // when the webhook arrived
 	// Tolerance is the largest difference between its timestamp and At; zero:
 	// signer.DefaultTolerance.
 	Tolerance time.Duration
@@ -61,7 +61,7 @@ type Finding struct {
 
 // Inspection is the result of Inspect.
 type Inspection struct {
-	Valid    bool          `json:"valid"` // a receiver should accept the callback
+	Valid    bool          `json:"valid"` // a receiver should accept the webhook
 	Scheme   signer.Scheme `json:"scheme"`
 	Matches  bool          `json:"matches"`       // the secret made the signature, at any time
 	Age      *float64      `json:"age,omitempty"` // in seconds, from the signed time to At
@@ -72,7 +72,7 @@ func (r *Inspection) add(cause Cause, cure, says string, values ...any) {
 	r.Findings = append(r.Findings, Finding{cause, fmt.Sprintf(says, values...), cure})
 }
 
-// Inspect verifies a callback as a receiver should, and reports why it is not valid.
+// Inspect verifies a webhook as a receiver should, and reports why it is not valid.
 func Inspect(q Question) Inspection {
 	c := newCallback(&q)
 	r := Inspection{Scheme: c.scheme, Findings: []Finding{}}

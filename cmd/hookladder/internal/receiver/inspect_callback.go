@@ -192,7 +192,7 @@ func (c *callback) refused(r *Inspection, explained bool) {
 	}
 }
 
-// age reports the age of the callback, and whether it is too high or too low.
+// age reports the age of the webhook, and whether it is too high or too low.
 func (c *callback) age(r *Inspection) {
 	if c.signedAt.IsZero() {
 		return

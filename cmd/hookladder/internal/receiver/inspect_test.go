@@ -29,7 +29,7 @@ const (
 
 var signedAt = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// signed is a callback as Hookladder sends it, and as its receiver asks about it.
+// signed is a webhook as Hookladder sends it, and as its receiver asks about it.
 func signed(t testing.TB, scheme signer.Scheme) *receiver.Question {
 	t.Helper()
 	text := map[signer.Scheme]string{signer.Standard: secretText, signer.StandardEd25519: scheme.NewSecret().Reveal()}[scheme]
@@ -86,7 +86,7 @@ func TestASoundCallbackOfEachSchemeIsValid(t *testing.T) {
 	}
 }
 
-// formed is a callback of Convoy or another sender that signs by a form of hmac.
+// formed is a webhook of Convoy or another sender that signs by a form of hmac.
 func formed(t testing.TB, f signer.Form) *receiver.Question {
 	t.Helper()
 	secret, err := signer.HMAC.ParseSecret(plainText)
@@ -159,7 +159,7 @@ func TestTheCauseOfABrokenFormIsNamed(t *testing.T) {
 	}
 }
 
-// Each case breaks a sound callback in one way that receivers meet, and the cause
+// Each case breaks a sound webhook in one way that receivers meet, and the cause
 // found is that one and no other.
 func TestTheCauseOfABrokenCallbackIsNamed(t *testing.T) {
 	sign := func(q *receiver.Question, value string) { q.Header.Set(signer.HeaderSignature, value) }
@@ -347,7 +347,7 @@ func TestWhatTheReceiversCodeDoesInsteadIsTold(t *testing.T) {
 		q := signed(t, signer.Standard)
 		q.Computed = computed
 		r := receiver.Inspect(*q)
-		require.True(t, r.Valid, "the callback itself is sound")
+		require.True(t, r.Valid, "the webhook itself is sound")
 		require.Len(t, r.Findings, 1)
 		require.Equal(t, want, r.Findings[0].Cause, "%s %v", computed, r.Findings)
 		require.Contains(t, r.Findings[0].Says, "your code's value")

@@ -236,6 +236,7 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	}
 	row("signature", strings.Join(strings.Fields(strings.Join([]string{e.Signature, e.SignatureHeader, e.SignatureHash, e.SignatureEncoding, e.SignaturePrefix, e.SignatureContent}, " ")), " "))
 	row("secret", e.Secret)
+	row("fingerprint", e.SecretFingerprint)
 	if e.Ladder != nil {
 		row("ladder", e.Ladder.String())
 	}

@@ -40,11 +40,12 @@ With --forward-to it takes deliveries from Hookladder instead, and sends each of
 an app on this machine. No tunnel is needed, because no server has to reach this machine.
 It creates an endpoint of kind pull, which receives the messages that match --topic. It
 shares the endpoint with no other listener, and deletes it at the end. It signs with
---secret, --secret-file or SIGNING_SECRET, or else with a new secret, which it prints. It
-prints each attempt with the app's response. At a terminal r sends the last delivery
-again, f makes the next attempt fail, and q ends it. --fail makes the first attempts
-fail, with the status of --status (500). Without --fail, --status replaces the response
-of the app to every attempt.`
+--secret, --secret-file or SIGNING_SECRET, or else with a new secret, which it prints.
+With --endpoint it takes from an endpoint that is there, for which a key with the scope
+consume@<endpoint> is enough. It prints each attempt with the app's response. At a
+terminal r sends the last delivery again, f makes the next attempt fail, and q ends it.
+--fail makes the first attempts fail, with the status of --status (500). Without --fail,
+--status replaces the response of the app to every attempt.`
 
 func newListen(s world) *cobra.Command {
 	var addr, secret, secretFile, scheme, save string

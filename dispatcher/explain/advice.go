@@ -79,6 +79,8 @@ func (f Facts) secret() string {
 	switch {
 	case f.For == Terminal && f.Lane.Endpoint != "":
 		return "the secret" + mark + " that `hookladder endpoints secret " + cmp.Or(f.Lane.UID, f.Lane.Endpoint) + "` shows"
+	case f.For == Terminal && f.Lane.Tenant != "":
+		return "SIGNING_SECRET (with SIGNING_DERIVE: what `hookladder secret --tenant " + f.Lane.Tenant + "` prints)"
 	case f.For == Terminal:
 		return "SIGNING_SECRET"
 	case f.Lane.Endpoint != "":

@@ -208,6 +208,8 @@ type EndpointView struct {
 	State   EndpointState
 	Failing time.Time // the time at which its attempts began to fail; zero: they do not fail
 	LaneCount
+
+	LastFailure *LaneFailure // nil: no attempt failed, or it is not kept any more
 }
 
 // TestResult is the result of a test message to an endpoint.

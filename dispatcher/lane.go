@@ -154,6 +154,7 @@ type LaneState struct {
 	Queue  string // name of its queue; empty: it has none, or it is not known
 	Limits LaneLimits
 	LaneCount
+	Ready     int          // of the waiting deliveries: those that are due, and wait for the lane alone
 	Known     bool         // a message was published to it, or somebody paused it
 	Since     time.Time    // start of the pause; zero: it is not paused, or that is not known
 	By        string       // the caller that paused it, as the audit has it; empty: it is not paused
@@ -167,6 +168,15 @@ type LaneState struct {
 	FailsLong bool         // it fails for FAILING_AFTER or longer
 	Until     time.Time    // no attempt before: breaker, or Retry-After; zero: no such time
 	Token     time.Time    // the rate allows the next attempt then; zero: it does not matter
+
+	LastFailure *LaneFailure // nil: no attempt failed, or it is not kept any more
+}
+
+// LaneFailure is the last failed attempt of a lane. Attempts that succeeded since are not considered. It is
+// kept as long as its message. Its excerpt has 200 bytes at most.
+type LaneFailure struct {
+	Message string
+	Attempt
 }
 
 // State returns the lane's state in one word.

@@ -234,6 +234,9 @@ func printEndpoint(out io.Writer, e wire.EndpointView) {
 	if !e.FailingSince.IsZero() {
 		row("failing since", whenText(e.FailingSince))
 	}
+	if e.LastFailure != nil {
+		row("last failure", failureText(e.LastFailure))
+	}
 	row("signature", strings.Join(strings.Fields(strings.Join([]string{e.Signature, e.SignatureHeader, e.SignatureHash, e.SignatureEncoding, e.SignaturePrefix, e.SignatureContent}, " ")), " "))
 	row("secret", e.Secret)
 	row("fingerprint", e.SecretFingerprint)

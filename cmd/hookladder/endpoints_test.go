@@ -113,8 +113,8 @@ func TestLanesTellWhatIsTakenFromThem(t *testing.T) {
 	environ, _ := newTestAPI(t, http.StatusOK, `{"data":[{"lane":"q_~abc","kind":"pull","queue":"order.cancellations","state":"active"},
 		{"lane":"ep_012345678","kind":"pull","state":"active"}],"next_cursor":null}`)
 	out := command(t, environ, "", "lanes").out
-	require.Regexp(t, `(?m)^q_~abc .* queue order.cancellations$`, out)
-	require.Regexp(t, `(?m)^ep_012345678 .* \(pull\)$`, out)
+	require.Regexp(t, `(?m)^q_~abc .* queue order.cancellations  -$`, out)
+	require.Regexp(t, `(?m)^ep_012345678 .* \(pull\) +-$`, out)
 }
 
 func TestAnUpdateSaysOnlyWhatItsFlagsName(t *testing.T) {
@@ -162,6 +162,7 @@ func TestEachCommandMakesItsCall(t *testing.T) {
 		"lanes --limit 5":             {"GET /v1/lanes?limit=5", "", `{"data":[],"next_cursor":null}`, "LANE"},
 		"pause https://shop.example/": {"POST /v1/lanes/https:%2F%2Fshop.example%2F/pause", "", aLane, "https://shop.example:443"},
 		"pause http://a --tenant t%":  {"POST /v1/lanes/http:%2F%2Fa/pause?tenant=t%25", "", aLane, "https://shop.example:443"},
+		"lanes --failing --limit 7":   {"GET /v1/lanes?failing=true&limit=7", "", `{"data":[` + aLane + `],"next_cursor":null}`, "u_0123456789"},
 		"resume * --json":             {"POST /v1/lanes/%2A/resume", "", aLane, `"lane": "u_0123456789"`},
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -17,8 +17,12 @@ import (
 func newLanes(s world) *cobra.Command {
 	var tenant string
 	var destinations []string
+	var failing bool
 	cmd := listCommand[wire.LanePage]{
 		read: func(cmd *cobra.Command, c *client.Client, _ []string, p pageFlags) (wire.LanePage, error) {
+			if failing {
+				return c.FailingLanes(cmd.Context(), p.limit)
+			}
 			if len(destinations) > 0 {
 				return c.LanesOf(cmd.Context(), tenant, destinations...)
 			}
@@ -36,12 +40,17 @@ disabled or deleted the lane. The lane * means all lanes, and is listed while al
 them are paused.
 
 With --destination it lists only the lanes of these destinations. A lane that does not
-exist yet is left out.`,
+exist yet is left out. With --failing it lists only the lanes whose attempts fail, the
+most waiting first, at most 500. LAST FAILURE is the last attempt that failed, with its
+message.`,
 		Example: `  hookladder lanes
   hookladder lanes --destination shop-42 --destination https://shop.example --tenant shop_42
+  hookladder lanes --failing
   hookladder lanes --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case failing && (len(destinations) > 0 || tenant != "" || cmd.Flags().Changed("cursor")):
+				return usagef("--failing goes without --destination, --tenant and --cursor")
 			case len(destinations) == 0 && tenant != "":
 				return usagef("--tenant needs a --destination that is a URL")
 			case len(destinations) > 0 && (cmd.Flags().Changed("cursor") || cmd.Flags().Changed("limit")):
@@ -51,17 +60,26 @@ exist yet is left out.`,
 		},
 	}, s)
 	cmd.Flags().StringArrayVar(&destinations, "destination", nil, "only the lane of this URL, endpoint (id or uid), q_<queue>, or lane; may be repeated")
+	cmd.Flags().BoolVar(&failing, "failing", false, "only the lanes whose attempts fail, the most waiting first")
 	cmd.Flags().StringVar(&tenant, "tenant", "", "with a URL: the messages of this tenant (default: messages without a tenant)")
 	return cmd
 }
 
 func printLanes(out io.Writer, lanes ...wire.LaneState) {
-	printTable(out, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO", lanes, func(l wire.LaneState) []any {
+	printTable(out, "LANE\tSTATE\tWHY\tSINCE\tBY\tIN FLIGHT\tWINDOW\tWAITING\tNOT BEFORE\tTENANT\tUID\tTO\tLAST FAILURE", lanes, func(l wire.LaneState) []any {
 		return []any{
 			l.Lane, l.State, cmp.Or(l.Why, "-"), l.Since, cmp.Or(l.By, "-"), l.InFlight, l.Window, l.Waiting,
-			l.Until, cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l),
+			l.Until, cmp.Or(l.Tenant, "-"), cmp.Or(l.UID, "-"), leadsTo(&l), failureText(l.LastFailure),
 		}
 	})
+}
+
+// failureText returns the last failure of a lane with its message.
+func failureText(f *wire.LaneFailure) string {
+	if f == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s %s: %s", whenText(f.At), visible(f.MessageID), visible(cmp.Or(f.Error, f.Class)))
 }
 
 // leadsTo returns the destination of a lane.

@@ -23,7 +23,7 @@ var tableAnswers = map[string]string{
 		`"rate":"200/s","by":"key:ops","started_at":"2026-01-31T12:00:00Z","ended_at":"2026-01-31T12:00:09Z"},` +
 		`{"id":"job_8","kind":"cancel","state":"running","filter":{},"started_at":"2026-01-31T12:00:00Z","ended_at":null}],"next_cursor":"c2"}`,
 	"/v1/lanes": `{"data":[{"lane":"ep_1","url":"https://shop.example/a","state":"paused","why":"operator","since":"2026-01-31T12:00:00Z","by":"key:ops","in_flight":3,"window":64,"waiting":1000,` +
-		`"until":"2026-01-31T13:00:00Z","tenant":"m7","uid":"shop-42"},{"lane":"q_orders","state":"closed","queue":"orders"},{"lane":"ep_2","state":"closed","kind":"pull"},{"lane":"*","state":"paused"}],"next_cursor":"c2"}`,
+		`"until":"2026-01-31T13:00:00Z","tenant":"m7","uid":"shop-42","last_failure":{"message_id":"order_1","at":"2026-01-31T11:59:00Z","status_code":503,"class":"status","error":"status 503"}},{"lane":"q_orders","state":"closed","queue":"orders"},{"lane":"ep_2","state":"closed","kind":"pull"},{"lane":"*","state":"paused"}],"next_cursor":"c2"}`,
 	"/v1/endpoints": `{"data":[{"id":"ep_1","uid":"shop-42","tenant":"m7","state":"disabled","disabled_reason":"gone","headers_held":true,"topics":["a.*","b"],"url":"https://shop.example/a"},` +
 		`{"id":"ep_2","state":"active","kind":"pull"}],"next_cursor":"c2"}`,
 	"/v1/links": `{"data":[{"id":"lnk_1","tenant":"m7","endpoint":"ep_1","manage":true,"name":"anna","by":"key:ops","expires_at":"2026-01-31T12:00:00Z"},` +

@@ -18,6 +18,14 @@ func (c *Client) Lanes(ctx context.Context, limit int, cursor string) (wire.Lane
 	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: page(limit, cursor)})
 }
 
+// FailingLanes returns the lanes of which no attempt succeeded since FailingSince, the most
+// waiting first. There are at most limit, 500 at most.
+func (c *Client) FailingLanes(ctx context.Context, limit int) (wire.LanePage, error) {
+	query := page(limit, "")
+	query.Set("failing", "true")
+	return call[wire.LanePage](ctx, c, apiRequest{verb: "list lanes", method: http.MethodGet, path: "/v1/lanes", query: query})
+}
+
 // LanesOf returns the lanes of up to 100 destinations: lanes, endpoints' ids or UIDs, or
 // URLs. A URL means the lane of tenant, and with an empty tenant the lane without one.
 // Lanes that do not exist are left out.

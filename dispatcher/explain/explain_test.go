@@ -88,6 +88,7 @@ var (
 	paused   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "paused", By: "ops", Since: at(9, 30)}
 	untested = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "unverified", By: "link:lnk_7", Since: at(9, 30)}
 	night    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "paused", Why: "all", By: "ops", Since: at(9, 30)}
+	failed   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Until: at(14, 3), LastFailure: &wire.LaneFailure{At: at(13, 59), Error: "status 503"}}
 	broken   = &wire.LaneState{Lane: lane, Endpoint: lane, State: "open", Why: "breaker", Fails: 20, Opened: 1, Since: at(9, 30), Until: at(14, 3)}
 	fails    = &wire.LaneState{Lane: lane, Endpoint: lane, State: "failing", Why: "failing", Fails: 7, Since: at(9, 30)}
 	dark     = &wire.LaneState{Lane: lane, Endpoint: lane, State: "failing", Why: "failing", Fails: 20, Opened: 3, Since: at(9, 30), Until: at(14, 3)}
@@ -115,6 +116,7 @@ var sentences = []struct {
 	{waiting("breaker", func(d *wire.Delivery) { d.WaitingUntil, d.LastError = at(14, 3), "no answer within 15s" }), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, its own last: no answer within 15s; " + resumes + "tries now"},
 	{waiting("breaker", nil), &wire.LaneState{UID: "shop-7", State: "open", Fails: 1}, "waits while one attempt tries whether shop-7 (api.shop.example) answers again, whose breaker is open, after 1 failure; " + resumes + "tries all"},
 	{waiting("breaker", until(14, 3)), broken, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
+	{waiting("breaker", until(14, 3)), failed, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row, the last: status 503 at 13:59:00; " + resumes + "tries now"},
 	{waiting("breaker", until(14, 3)), dark, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row since 09:30:00; " + resumes + "tries now"},
 	{waiting("rung", func(d *wire.Delivery) {
 		d.NextAttemptAt, d.Rung, d.Ladder, d.Attempts, d.LastError = at(14, 3), 2, &three, 2, "status 404"

@@ -95,6 +95,8 @@ func (f Facts) failures() string {
 	}
 	if f.Delivery.LastError != "" {
 		text += ", its own last: " + f.Delivery.LastError
+	} else if last := f.Lane.LastFailure; last != nil {
+		text += ", the last: " + cmp.Or(last.Error, last.Class) + f.at("at", last.At)
 	}
 	return text
 }

@@ -52,6 +52,8 @@ type EndpointView struct {
 
 	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count. Resume, another url or a test that succeeds end it."`
 
+	LastFailure *LaneFailure `json:"last_failure,omitzero" doc:"Its last attempt that failed, also if others succeeded since. Left out: none did, or its message is not kept any more."`
+
 	DisabledAt     Time   `json:"disabled_at,omitzero"`
 	DisabledReason string `json:"disabled_reason,omitzero" words:"disabled" doc:"gone: its receiver answered 410. failing: none of its attempts succeeded for disable_after."`
 

@@ -15,6 +15,7 @@ type LaneState struct {
 	By          string `json:"by,omitzero" doc:"The caller that did that: key:<name of the API key, or the first 8 hex digits of its SHA-256>, link:<id>, local while there are no keys, or system."`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
+	Ready       int    `json:"ready" doc:"How many of the waiting ones are due: only the state of the lane delays them. The others wait for their next attempt, their time, or their order."`
 	Window      int    `json:"window" doc:"How many may be in flight now. It grows with each success."`
 	MaxInFlight int    `json:"max_in_flight,omitzero" doc:"How far the window may grow. Left out: as far as the dispatcher's settings say."`
 	Rate        string `json:"rate,omitzero" example:"100/s"`
@@ -24,7 +25,21 @@ type LaneState struct {
 	Opened      int    `json:"opened" doc:"How often in a row the breaker opened; 0: it is closed."`
 	Until       Time   `json:"until,omitzero" doc:"Nothing is attempted before: by the breaker, the receiver's Retry-After, or the rate."`
 
+	FailingSince Time `json:"failing_since,omitzero" doc:"Its first failed attempt without a success since; 429 and our own faults don't count."`
+
+	LastFailure *LaneFailure `json:"last_failure,omitzero" doc:"The last attempt that failed, also if others succeeded since. Left out: none did, or its message is not kept any more."`
+
 	OtherTenants *OtherTenants `json:"other_tenants,omitzero" doc:"Only where a URL was paused or resumed: what else there is at its origin."`
+}
+
+// LaneFailure is the last failed attempt of a lane.
+type LaneFailure struct {
+	MessageID       string `json:"message_id"`
+	At              Time   `json:"at" doc:"When it began."`
+	StatusCode      int    `json:"status_code,omitzero" doc:"Left out: no answer came."`
+	Class           string `json:"class,omitzero" words:"class" doc:"What went wrong, in a word."`
+	Error           string `json:"error,omitzero"`
+	ResponseExcerpt string `json:"response_excerpt,omitzero" doc:"The head of the receiver's answer, 200 bytes at most. Needs the scope bodies."`
 }
 
 // OtherTenants counts the lanes of other tenants at the origin of a URL.

@@ -67,4 +67,7 @@ type LaneReads interface {
 	// total counts all of them. Lanes that were read are returned also beside an error of other
 	// partitions.
 	PausedLanes(ctx context.Context, most int) (states []dispatcher.LaneState, total int, err error)
+	// FailingLanes reads the lanes of which no attempt succeeded since one failed, the most waiting
+	// first, at most 500.
+	FailingLanes(ctx context.Context) ([]dispatcher.LaneState, error)
 }

@@ -208,6 +208,21 @@ func (r *Registry) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]d
 	return states, r.FillURLs(ctx, states)
 }
 
+// FailingLanes returns the lanes whose attempts fail, the most waiting first, at most 500. It
+// returns ErrListing if too many callers list now.
+func (r *Registry) FailingLanes(ctx context.Context) ([]dispatcher.LaneState, error) {
+	_, leave, err := r.Lists.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	states, err := r.LaneReads.FailingLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return states, r.FillURLs(ctx, states)
+}
+
 // Lanes returns a page of all lanes. It returns ErrListing if too many callers list now.
 func (r *Registry) Lanes(ctx context.Context, limit int, cursor string) ([]dispatcher.LaneState, string, error) {
 	_, leave, err := r.Lists.Enter(ctx)

@@ -192,7 +192,7 @@ func (r *Registry) views(ctx context.Context, list []*dispatcher.Endpoint) ([]di
 	}
 	views := make([]dispatcher.EndpointView, len(list))
 	for i, e := range list {
-		views[i] = dispatcher.EndpointView{Endpoint: e, State: stateOf(e, states[i]), Failing: states[i].Failing, LaneCount: states[i].LaneCount}
+		views[i] = dispatcher.EndpointView{Endpoint: e, State: stateOf(e, states[i]), Failing: states[i].Failing, LaneCount: states[i].LaneCount, LastFailure: states[i].LastFailure}
 	}
 	return views, nil
 }

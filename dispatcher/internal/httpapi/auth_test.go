@@ -271,4 +271,14 @@ func TestBodiesAndAnswersNeedAScopeOfTheirOwn(t *testing.T) {
 	require.Contains(t, got, `"body_bytes":39,"body_sha256":"`+hex.EncodeToString(sum[:])+`"`)
 	require.Contains(t, ask("GET", "/v1/messages/a", "alone-key-0123456789ab"), "forbidden", "it stands beside read")
 	require.NotContains(t, ask("DELETE", "/v1/messages/a", "both-key-0123456789abc"), "oops")
+
+	f.There = Endpoint(t)
+	f.State = dispatcher.LaneState{Lane: "u_1", LastFailure: &dispatcher.LaneFailure{Message: "a", Attempt: dispatcher.Attempt{Error: "status 500", Excerpt: []byte("oops")}}}
+	f.Counts.Lanes = []dispatcher.LaneState{f.State}
+	for _, path := range []string{"/v1/lanes", "/v1/lanes?destination=u_1", "/v1/stats", "/v1/endpoints/ep_123456789"} {
+		require.Contains(t, ask("GET", path, bodiesKey), "oops", path)
+		got := ask("GET", path, ReadKey)
+		require.Contains(t, got, "status 500", path)
+		require.NotContains(t, got, "oops", path)
+	}
 }

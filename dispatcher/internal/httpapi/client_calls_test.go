@@ -112,6 +112,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	"webhook-keys":  {func(ctx context.Context, c *client.Client) error { return second(c.WebhookKeys(ctx, "a", 1, aCursor)) }},
 	"list-lanes": {
 		func(ctx context.Context, c *client.Client) error { return second(c.Lanes(ctx, 1, aCursor)) },
+		func(ctx context.Context, c *client.Client) error { return second(c.FailingLanes(ctx, 1)) },
 		func(ctx context.Context, c *client.Client) error { return second(c.LanesOf(ctx, "m", "http://a")) },
 	},
 	"pause-lane": {

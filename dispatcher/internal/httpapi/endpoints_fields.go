@@ -74,6 +74,7 @@ var endpointFields = api.Fieldset[endpointDraft]{
 	{Name: "held_headers", Why: isReadOnly + "; POST /v1/endpoints/{id}/confirm releases them"},
 	{Name: "released_headers", Why: isReadOnly},
 	{Name: "failing_since", Why: isReadOnly},
+	{Name: "last_failure", Why: isReadOnly},
 	{Name: "disabled_at", Why: isReadOnly},
 	{Name: "disabled_reason", Why: isReadOnly},
 	{Name: "in_flight", Why: isReadOnly},
@@ -277,7 +278,7 @@ func wireEndpoint(v *dispatcher.EndpointView) wire.EndpointView {
 			Rate: v.Rate.String(), Success: api.Success(v.Success), Ordered: v.Ordered, Trace: v.Trace, Disabled: v.Disabled,
 		},
 		State: string(v.State), InFlight: v.InFlight, Waiting: v.Waiting,
-		FailingSince: wire.Time{Time: v.Failing}, HeldHeaders: v.HeldHeaders(),
+		FailingSince: wire.Time{Time: v.Failing}, LastFailure: wireFailure(v.LastFailure), HeldHeaders: v.HeldHeaders(),
 		CreatedAt: wire.Time{Time: v.CreatedAt}, UpdatedAt: wire.Time{Time: v.UpdatedAt},
 	}
 	w.HeadersHeld = len(w.HeldHeaders) > 0

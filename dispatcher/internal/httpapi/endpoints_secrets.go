@@ -135,7 +135,7 @@ func setOverlap(r *rotation, v jsontext.Value) error {
 // wireRotated returns an endpoint with its new secret.
 func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 	w := wire.Rotated{EndpointView: wireEndpoint(&v)}
-	w.Secret = v.Secrets[0].Secret.Reveal()
+	w.Secret, w.LastFailure = v.Secrets[0].Secret.Reveal(), nil // the response is about the secrets
 	w.PublicKey, _ = v.Secrets[0].Secret.PublicKey()
 	if len(v.Secrets) > 1 && v.Rotates() {
 		w.PreviousUntil = wire.Time{Time: v.Secrets[1].Until}

@@ -31,8 +31,9 @@ var (
 var (
 	exampleLaneState = wire.LaneState{
 		Lane: endpoint, URL: "https://shop.example", Tenant: tenant, Endpoint: endpoint, UID: uid, State: "paused", Why: "paused", Since: at(60), By: by,
-		InFlight: 1, Waiting: 4, Window: 8, MaxInFlight: 10, Rate: rate,
+		InFlight: 1, Waiting: 4, Window: 8, MaxInFlight: 10, Rate: rate, LastFailure: exampleLaneFailure,
 	}
+	exampleLaneFailure = &wire.LaneFailure{MessageID: "order_104711", At: at(0.01), StatusCode: 500, Class: "status", Error: "status 500", ResponseExcerpt: "try again later"}
 
 	exampleLanePage = wire.LanePage{Data: []wire.LaneState{exampleLaneState}}
 

@@ -38,7 +38,7 @@ type FakeEndpoints struct {
 }
 
 func (f *Fake) view(e *dispatcher.Endpoint) dispatcher.EndpointView {
-	return dispatcher.EndpointView{Endpoint: e, State: dispatcher.StateActive, LaneCount: dispatcher.LaneCount{InFlight: 2, Waiting: 9}}
+	return dispatcher.EndpointView{Endpoint: e, State: dispatcher.StateActive, LaneCount: dispatcher.LaneCount{InFlight: 2, Waiting: 9}, LastFailure: f.State.LastFailure}
 }
 
 // find is the endpoint with a name, or an error.
@@ -210,6 +210,11 @@ func (f *Fake) Tick(ctx context.Context, within time.Duration) (dispatcher.Tick,
 		}
 	}
 	return f.Ticked, f.Err
+}
+
+func (f *Fake) FailingLanes(context.Context) ([]dispatcher.LaneState, error) {
+	f.called("failing-lanes")
+	return []dispatcher.LaneState{f.State, f.State}, f.Err
 }
 
 func (f *Fake) PausedLanes(context.Context) ([]dispatcher.LaneState, int, error) {

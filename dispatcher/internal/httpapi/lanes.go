@@ -23,6 +23,8 @@ type Lanes interface {
 	Lanes(ctx context.Context, limit int, cursor string) (states []dispatcher.LaneState, next string, err error)
 	// LaneStates returns the states of these lanes, without missing ones.
 	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
+	// FailingLanes returns the lanes whose attempts fail, the most waiting first, at most 500.
+	FailingLanes(ctx context.Context) ([]dispatcher.LaneState, error)
 	// PausedLanes returns the lanes that were paused last, and the number of all paused lanes.
 	PausedLanes(ctx context.Context) (states []dispatcher.LaneState, total int, err error)
 	// Pause pauses a destination. It returns dispatcher.ErrNoEndpoint or dispatcher.ErrNoLane if
@@ -65,6 +67,7 @@ func (s *laneServer) Operations() []api.Operation {
 			Summary: "List lanes, newest first", Do: s.lanes,
 			Query: append([]*api.Param{
 				api.Repeated(api.OfText("destination", "Only the lane of this: a lane, an endpoint's id or uid, a URL, or q_<name> for a queue. May be repeated. One that is not there is left out.", api.DestinationForm)),
+				api.OfFlag("failing", "true: only lanes of which no attempt succeeded since failing_since, the most waiting first. At most 500, without a cursor."),
 				api.Repeated(api.OfText("tenant", "With a URL: the tenant whose lane is meant. Left out: that of the deliveries without a tenant. May be repeated.", api.TenantForm)),
 			}, api.OfPage(input.MaxPage)...), Answers: api.OK(exampleLanePage),
 			Problems: []*api.Kind{api.Malformed, api.Listing},
@@ -125,17 +128,33 @@ func checkLane(text string) error {
 
 // lanes serves GET /v1/lanes.
 func (s *laneServer) lanes(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if destinations := q.All("destination"); len(destinations) > 0 {
+	destinations := q.All("destination")
+	switch {
+	case q.Flag("failing") && (len(destinations) > 0 || q.Cursor() != ""):
+		return nil, api.WrongField("query.failing", "goes without destination and cursor")
+	case len(destinations) > 0:
 		return s.namedLanes(ctx, q, destinations)
 	}
 	if len(q.All("tenant")) > 0 {
 		return nil, api.WrongField("query.tenant", "goes with a URL as destination only")
 	}
+	if q.Flag("failing") {
+		return s.failingLanes(ctx, q)
+	}
 	states, next, err := s.Lanes.Lanes(ctx, q.Limit(), q.Cursor())
 	if err != nil {
 		return nil, err
 	}
-	return api.JSON(http.StatusOK, wire.LanePage{Data: api.Convert(states, wireLane), NextCursor: api.NextCursor(next)})
+	return api.JSON(http.StatusOK, wire.LanePage{Data: outwardLanes(q, states), NextCursor: api.NextCursor(next)})
+}
+
+// failingLanes returns the lanes whose attempts fail.
+func (s *laneServer) failingLanes(ctx context.Context, q *api.Request) (*api.Response, error) {
+	states, err := s.Lanes.FailingLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.LanePage{Data: outwardLanes(q, states[:min(len(states), input.PageSize(q.Limit(), input.MaxPage))])})
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
@@ -162,7 +181,7 @@ func (s *laneServer) namedLanes(ctx context.Context, q *api.Request, destination
 		return nil, err
 	}
 	states = own(q, states, func(l *dispatcher.LaneState) (string, dispatcher.Lane) { return l.Tenant, l.Lane })
-	w := wire.LanePage{Data: api.Convert(states, wireLane)}
+	w := wire.LanePage{Data: outwardLanes(q, states)}
 	if q.Linked() {
 		for i := range w.Data {
 			w.Data[i].UID, w.Data[i].By = "", "" // By is an operator
@@ -204,7 +223,7 @@ func (s *laneServer) hold(ctx context.Context, q *api.Request, one holdFunc, all
 			others.Failed++ // the destination itself is paused or resumed
 		}
 	}
-	w := wireLane(&state)
+	w := outwardLanes(q, []dispatcher.LaneState{state})[0]
 	if api.IsURL(asked.destination) {
 		w.OtherTenants = &wire.OtherTenants{
 			Lanes: others.Lanes, Changed: others.Changed, Failed: others.Failed, NextCursor: api.NextCursor(others.Next),
@@ -228,17 +247,26 @@ func parseLaneRequest(q *api.Request) (laneRequest, error) {
 	return h, nil
 }
 
-// wireLane returns a lane as callers read it.
+// outwardLanes returns lanes as a caller may read them.
+func outwardLanes(q *api.Request, states []dispatcher.LaneState) []wire.LaneState {
+	list := api.Convert(states, wireLane)
+	for i := range list {
+		outwardFailure(q, list[i].LastFailure)
+	}
+	return list
+}
+
+// wireLane returns a lane as callers with the scope bodies read it.
 func wireLane(l *dispatcher.LaneState) wire.LaneState {
 	state, why := l.Standing()
 	w := wire.LaneState{
 		Lane: string(l.Lane), URL: l.URL, Tenant: l.Tenant, UID: l.UID, State: string(state), Why: string(why),
 		Since: wire.Time{Time: l.Since}, By: l.By,
-		InFlight: l.InFlight, Waiting: l.Waiting, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
+		InFlight: l.InFlight, Waiting: l.Waiting, Ready: l.Ready, Window: l.Window, MaxInFlight: l.Limits.MaxInFlight,
 		Rate: rateOf(l.Limits.Interval), TokenAt: wire.Time{Time: l.Token}, Ordered: l.Limits.Ordered,
 		Fails: l.Fails, Opened: l.Opened, Until: wire.Time{Time: l.Until},
 	}
-	w.Queue = l.Queue
+	w.Queue, w.FailingSince, w.LastFailure = l.Queue, wire.Time{Time: l.Failing}, wireFailure(l.LastFailure)
 	if l.Limits.Pull || l.Lane.IsQueue() {
 		w.Kind = api.KindPull
 	}
@@ -272,4 +300,27 @@ func rateOf(interval time.Duration) string {
 		}
 	}
 	return r.String()
+}
+
+// wireFailure returns the last failure of a lane; nil: there is none.
+func wireFailure(f *dispatcher.LaneFailure) *wire.LaneFailure {
+	if f == nil {
+		return nil
+	}
+	a := api.Attempt(&f.Attempt)
+	return &wire.LaneFailure{MessageID: f.Message, At: a.At, StatusCode: a.StatusCode, Class: a.Class, Error: a.Error, ResponseExcerpt: a.ResponseExcerpt}
+}
+
+// outwardFailure hides the receiver's response from a key without the scope bodies, and our own
+// settings from a link.
+func outwardFailure(q *api.Request, f *wire.LaneFailure) {
+	if f == nil {
+		return
+	}
+	if q.Linked() {
+		f.Error = outward(f.Error)
+	}
+	if !q.Bodies {
+		f.ResponseExcerpt = ""
+	}
 }

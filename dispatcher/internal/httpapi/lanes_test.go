@@ -18,12 +18,20 @@ func TestLanesAreListed(t *testing.T) {
 		Limits:    dispatcher.LaneLimits{Version: 3, MaxInFlight: 5, Interval: 10 * time.Millisecond, Ordered: true},
 		LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 9},
 		Window:    4, Fails: 21, Opened: 2, Until: Now.Add(time.Minute), Token: Now,
+		LastFailure: &dispatcher.LaneFailure{Message: "m1", Attempt: dispatcher.Attempt{At: Now, Status: 503, Class: dispatcher.ClassStatus, Error: "status 503", Excerpt: []byte("busy\xff")}},
 	}}}
 	h := newTestAPI(t, f)
 	w := Get(h, "/v1/lanes?limit=7&cursor=c1")
-	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","uid":"shop-7","state":"open","why":"breaker","since":"2026-01-31T11:00:00.123Z","by":"ops","in_flight":1,"waiting":9,"window":4,"max_in_flight":5,`+
-		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z"}],"next_cursor":"c2"}`, w.Body.String())
+	require.Equal(t, `{"data":[{"lane":"ep_123456789","url":"https://a:443","tenant":"t1","endpoint":"ep_123456789","uid":"shop-7","state":"open","why":"breaker","since":"2026-01-31T11:00:00.123Z","by":"ops","in_flight":1,"waiting":9,"ready":0,"window":4,"max_in_flight":5,`+
+		`"rate":"100/s","token_at":"2026-01-31T11:00:00.123Z","ordered":true,"fails":21,"opened":2,"until":"2026-01-31T11:01:00.123Z","failing_since":"2026-01-31T11:00:00.123Z",`+
+		`"last_failure":{"message_id":"m1","at":"2026-01-31T11:00:00.123Z","status_code":503,"class":"status","error":"status 503","response_excerpt":"busy�"}}],"next_cursor":"c2"}`, w.Body.String())
 	require.Equal(t, dispatcher.EndpointFilter{Limit: 7, Cursor: "c1"}, f.FilterOf)
+
+	require.Equal(t, 2, strings.Count(Get(h, "/v1/lanes?failing=true").Body.String(), `"failing_since":"2026-01-31T11:00:00.123Z"`))
+	require.Contains(t, f.Calls, "failing-lanes")
+	require.Equal(t, 1, strings.Count(Get(h, "/v1/lanes?failing=true&limit=1").Body.String(), `"failing_since"`))
+	RequireField(t, Get(h, "/v1/lanes?failing=true&destination=u_1"), "query.failing", "without destination")
+	RequireField(t, Get(h, "/v1/lanes?failing=true&cursor=c1"), "query.failing", "cursor")
 
 	all := &dispatcher.StoppedLane{Mode: dispatcher.LanePaused, Since: Now, By: "night"}
 	for _, c := range []struct {

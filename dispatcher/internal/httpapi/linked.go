@@ -108,6 +108,7 @@ func outwardEndpoint(q *api.Request, w wire.EndpointView) wire.EndpointView {
 	if q.Linked() {
 		w.UID, w.Metadata, w.Headers, w.HeldHeaders, w.ReleasedHeaders, w.TopicsAllowed = "", nil, nil, nil, nil, nil
 	}
+	outwardFailure(q, w.LastFailure)
 	return w
 }
 

@@ -101,13 +101,13 @@ func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, erro
 		Instances:   st.Instances,
 		Retention:   st.Retention.Seconds(),
 		Store:       wireStore(st.Store),
-		Lanes:       api.Convert(st.Lanes, wireLane),
+		Lanes:       outwardLanes(q, st.Lanes),
 	}
 	paused, total, err := s.o.Lanes.PausedLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.PausedLanes, w.Paused = total, api.Convert(paused, wireLane)
+	w.PausedLanes, w.Paused = total, outwardLanes(q, paused)
 	for _, status := range dispatcher.Statuses { // counts of 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
@@ -209,7 +209,7 @@ func (s *server) readyz(ctx context.Context, q *api.Request) (*api.Response, err
 		shown := wireStore(store)
 		w.Store = &shown
 		if paused, total, err := s.o.Lanes.PausedLanes(ctx); err == nil { // otherwise it is ready too
-			w.PausedLanes, w.Paused = total, api.Convert(paused, wireLane)
+			w.PausedLanes, w.Paused = total, outwardLanes(q, paused)
 		}
 	}
 	return api.JSON(http.StatusOK, w)

@@ -1,6 +1,7 @@
 package redisq_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,57 @@ var FailingCases = []redisqtest.Case{
 		r.MustSettle(redisqtest.One, redisqtest.Paused(r.TakeNew("a"), time.Hour, 0))
 		r.MustSettle(redisqtest.One, redisqtest.Refusal(r.TakeNew("a")))
 		mustFailSince(r, "a", began)
+	}},
+	{Name: "a lane keeps its last failed attempt, also if others succeed", Run: func(r *redisqtest.Rig) {
+		r.Succeed("a")
+		require.Nil(r, r.LaneState("a").LastFailure)
+		long := strings.Repeat("x", 300)
+		var failed []dispatcher.Claimed
+		for n, answer := range []string{"no", long} {
+			failed = append(failed, r.TakeNew("a"))
+			s := redisqtest.Failure(failed[n], time.Hour)
+			s.Attempt.Excerpt = []byte(answer)
+			r.MustSettle(redisqtest.One, s)
+			last := r.LaneState("a").LastFailure
+			require.NotNil(r, last)
+			require.Equal(r, []any{failed[n].ID.Message, 500, dispatcher.ClassStatus, "answered 500", answer[:min(len(answer), 200)], failed[n].Due},
+				[]any{last.Message, last.Status, last.Class, last.Error, string(last.Excerpt), last.At})
+		}
+		last := r.LaneState("a").LastFailure
+		r.Succeed("a")
+		r.MustSettle(redisqtest.One, redisqtest.HandBack(r.TakeNew("a")))
+		require.Equal(r, last, r.LaneState("a").LastFailure, "an outcome that is no failure changes nothing")
+		r.Pass(time.Hour)
+		r.Move()
+		for _, c := range r.ClaimAll(redisqtest.One) {
+			r.MustSettle(redisqtest.One, redisqtest.Success(c))
+		}
+		require.Equal(r, last, r.LaneState("a").LastFailure, "its delivery succeeded later")
+		_, err := r.Queue.Queue().Erase(r.Ctx, redisqtest.One, []dispatcher.DeliveryID{failed[1].ID})
+		require.NoError(r, err)
+		require.Nil(r, r.LaneState("a").LastFailure, "it goes with its message")
+		states, _, err := r.Queue.Lanes(r.Ctx, 10, "")
+		require.NoError(r, err)
+		require.Nil(r, states[0].LastFailure)
+	}},
+	{Name: "the failing lanes are those without a success since, the most waiting first", Setup: redisqtest.Setup{Partitions: 4, Breaker: 1, BreakerWait: time.Hour}, Run: func(r *redisqtest.Rig) {
+		for _, lane := range redisqtest.To("a", "b", "c", "d") {
+			fails(r, lane, func(s *dispatcher.Settlement) { s.Blame = lane == "a" })
+		}
+		r.Succeed("c")
+		r.Succeed("e")
+		r.Limit("d", redisqtest.Mode(dispatcher.LanePaused))
+		r.Publish("b", "m1", "m2")
+		list, err := r.Queue.FailingLanes(r.Ctx)
+		require.NoError(r, err)
+		var lanes []dispatcher.Lane
+		for _, l := range list {
+			lanes = append(lanes, l.Lane)
+			require.NotNil(r, l.LastFailure)
+			require.False(r, l.Failing.IsZero())
+		}
+		require.Equal(r, redisqtest.To("b", "a"), lanes)
+		require.Equal(r, []int{3, 2}, []int{list[0].Waiting, list[0].Ready}, "one waits for its next attempt")
 	}},
 	{Name: "the first failure after the limit gives a lane up, time alone does not", Run: func(r *redisqtest.Rig) {
 		for range 2 {

@@ -32,7 +32,7 @@ var LaneCases = []redisqtest.Case{
 		got.URL, got.Tenant = "", ""
 		require.Equal(r, dispatcher.LaneState{
 			Lane: "a", Known: true, Window: 3, Limits: dispatcher.LaneLimits{MaxInFlight: 3},
-			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4},
+			LaneCount: dispatcher.LaneCount{InFlight: 1, Waiting: 4}, Ready: 2,
 		}, got)
 		r.LimitAs(redisqtest.EpOne, limits, false)
 		require.Equal(r, dispatcher.LaneState{Lane: redisqtest.EpOne, Known: true, Window: 2, Limits: limits, Since: r.Now, By: dispatcher.System}, r.LaneState(redisqtest.EpOne))

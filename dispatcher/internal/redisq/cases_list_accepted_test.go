@@ -40,6 +40,22 @@ var AcceptedCases = []redisqtest.Case{
 		}
 		require.Empty(r, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: redisqtest.To("never")}, 1))
 	}},
+	{Name: "a query finds a failed delivery behind thousands that wait", Run: func(r *redisqtest.Rig) {
+		failed := r.TakeNew("a")
+		r.MustSettle(redisqtest.One, redisqtest.Failure(failed, time.Hour))
+		r.Pass(time.Second)
+		var entries []dispatcher.Entry
+		for range 2500 {
+			entries = append(entries, r.Entry(r.NewID(), redisqtest.To("a")))
+		}
+		r.Schedule(entries...)
+		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: redisqtest.To("a"), Failed: true, Limit: 5})
+		require.NoError(r, err)
+		require.Len(r, page.Deliveries, 1)
+		require.Equal(r, failed.ID, page.Deliveries[0].ID)
+		require.Equal(r, 2501, page.LookedAt)
+		require.Empty(r, page.Next)
+	}},
 	{Name: "a query merges lanes whose deliveries alternate, and returns few matches among many once each", Run: listsAlternating},
 	{Name: "a query merges alternating lanes of several partitions", Setup: redisqtest.Setup{Partitions: 4}, Run: listsAlternating},
 	{Name: "a query by acceptance refuses a cursor of another filter, but not of other times", Run: func(r *redisqtest.Rig) {

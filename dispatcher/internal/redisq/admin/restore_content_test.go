@@ -57,6 +57,9 @@ func TestADeliveryComesBackWithWhatItsReceiverAnswered(t *testing.T) {
 			want = append(want, a)
 		}
 		require.Equal(t, want, d.History)
+		states, err := s.Bare().LaneReader.LaneStates(ctx, []dispatcher.Lane{"u_a"})
+		require.NoError(t, err)
+		require.Equal(t, &dispatcher.LaneFailure{Message: "m", Attempt: want[1]}, states[0].LastFailure, "its lane has it too")
 	})
 }
 

@@ -41,6 +41,7 @@ const (
 	Held      = ":held"
 	Known     = ":known"
 	LaneNames = ":names"
+	Failures  = ":failures"
 	Counts    = ":counts"
 	Buried    = ":buried"
 	Ends      = ":ends"

@@ -65,6 +65,7 @@ var Kinds = []Kind{
 	{In, "IN", "hash", OfLane, "finish.lua", "lane_state.lua"},
 	{Lane, "LANE", "hash", OfLane, "finish.lua", "lane_state.lua"},
 	{LaneNames, "NAMES", "hash", OfLane, "finish.lua", "read/lanes_names.go"},
+	{Failures, "FAILURES", "hash", OfLane, "settle.lua", "lanes.lua"},
 	{Tenant, "TENANT", "zset", OfLane, "tenant.lua", "read/shelves.go"},
 	{Owners, "OWNERS", "hash", OfLane, "tenant.lua", "doctor_shelves.lua"},
 	{Limits, "LIMITS", "hash", OfLanes, "lane.lua", "lane_state.lua"},

@@ -21,6 +21,6 @@ end
 if l.limits.v ~= v or l.flying > 0 or l.waiting > 0 or call('EXISTS', READY .. name, SHELF .. name) > 0 or noted > now - age then
   return { micros, before_due, hint_weight(before_weight), 0 }
 end
-for _, hash in ipairs({ LIMITS, HELD, IN, LANE, NAMES }) do call('HDEL', hash, name) end
+for _, hash in ipairs({ LIMITS, HELD, IN, LANE, NAMES, FAILURES }) do call('HDEL', hash, name) end
 for _, zset in ipairs({ KNOWN, LANES, PARKED }) do call('ZREM', zset, name) end
 return { micros, before_due, hint_weight(before_weight), 1 }

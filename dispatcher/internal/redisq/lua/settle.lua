@@ -188,6 +188,11 @@ local function settle_each() -- rare
   in_chunks('ZREM', UNOPENED, attempted)
   for _, delivery in ipairs(unopened) do sure('ZADD', UNOPENED, 'NX', at_now, delivery) end
   in_chunks('HSET', MARKS, late_marks)
+  local failures = {}
+  for _, l in ipairs(loaded) do
+    if l.failed then append_pair(failures, l.name, sub(l.failed, #l.name + 2)) end
+  end
+  in_chunks('HSET', FAILURES, failures)
   for f = #fronts, 1, -1 do -- the last one goes to the head first, so that the order of the call stays
     local lane, id = split(ARGV[fronts[f]])
     local l = lanes[lane]

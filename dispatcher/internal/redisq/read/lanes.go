@@ -273,6 +273,12 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 	why := dispatcher.LaneWhy(a.Text())
 	st.Failing = a.Time()
 	st.FailsLong = failingAfter > 0 && !st.Failing.IsZero() && now.Sub(st.Failing) >= failingAfter
+	if message, attempt := a.Text(), a.Text(); message != "" {
+		if last, err := conn.ParseAttempt(attempt); err == nil { // a malformed history is of that message alone; its page reports it
+			st.LastFailure = &dispatcher.LaneFailure{Message: message, Attempt: last}
+		}
+	}
+	st.Ready = int(a.Number())
 	switch {
 	case why != "":
 		st.Limit = why

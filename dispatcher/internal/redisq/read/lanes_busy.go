@@ -3,6 +3,7 @@ package read
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 const (
 	topLanes     = 50   // lanes that stats returns
+	failingLanes = 500  // lanes whose attempts fail that FailingLanes returns: a page
 	busyAtOnce   = 32   // pages in one round trip
 	firstPlace   = "i0" // same as busy_lanes writes it
 	busyPage     = 400  // lanes in one call: it takes half a ms if they are idle, and two if all are busy
@@ -29,6 +31,7 @@ type busyLane struct {
 // Busiest is the result of a query of all lanes.
 type Busiest struct {
 	lanes  []busyLane // the lanes with the most waiting deliveries
+	fails  []busyLane // lanes whose attempts fail, likewise
 	Oldest time.Time  // when the oldest ready delivery that may be attempted became ready; zero: there is none
 
 	BlockedSince time.Time // the earliest begin of a pause, or of a wait for an endpoint, of a lane with waiting deliveries; zero: there is none
@@ -199,16 +202,41 @@ func (b *busyQuery) read(r conn.Call) (next, in string, err error) {
 	if r.Number() > 0 {
 		b.found.all = true
 	}
+	for range r.Number() {
+		b.found.fails = append(b.found.fails, busyLane{partition: r.Partition, lane: r.Text(), waiting: int(r.Number())})
+	}
 	for r.More() {
 		l := busyLane{partition: r.Partition, lane: r.Text(), flying: int(r.Number()), waiting: int(r.Number())}
 		b.found.lanes = append(b.found.lanes, l)
 	}
-	slices.SortFunc(b.found.lanes, func(x, y busyLane) int {
+	b.found.lanes, b.found.fails = busiestOf(b.found.lanes, topLanes), busiestOf(b.found.fails, failingLanes)
+	return next, in, r.Err
+}
+
+// busiestOf returns the lanes with the most waiting deliveries, each once.
+func busiestOf(lanes []busyLane, most int) []busyLane {
+	slices.SortFunc(lanes, func(x, y busyLane) int {
 		return cmp.Or(cmp.Compare(y.waiting, x.waiting), cmp.Compare(y.flying, x.flying), strings.Compare(x.lane, y.lane))
 	})
-	b.found.lanes = slices.CompactFunc(b.found.lanes, func(x, y busyLane) bool { return x.lane == y.lane })
-	b.found.lanes = b.found.lanes[:min(len(b.found.lanes), topLanes)]
-	return next, in, r.Err
+	lanes = slices.CompactFunc(lanes, func(x, y busyLane) bool { return x.lane == y.lane })
+	return lanes[:min(len(lanes), most)]
+}
+
+// FailingLanes returns the lanes of which no attempt succeeded since one failed, or whose breaker is open,
+// the most waiting first, at most 500. Which lanes these are is known from Busiest, their states are current.
+func (s *LaneReader) FailingLanes(ctx context.Context) ([]dispatcher.LaneState, error) {
+	found, err := s.Busiest(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failing lanes: %w", err)
+	}
+	names := make([]dispatcher.Lane, len(found.fails))
+	for i, l := range found.fails {
+		names[i] = dispatcher.Lane(l.lane)
+	}
+	states, err := s.LaneStates(ctx, names)
+	states = slices.DeleteFunc(states, func(l dispatcher.LaneState) bool { return l.Failing.IsZero() && l.Opened == 0 })
+	slices.SortStableFunc(states, func(a, b dispatcher.LaneState) int { return cmp.Compare(b.Waiting, a.Waiting) })
+	return states, err
 }
 
 // AddTop adds the states of the lanes with the most work, from the partitions that reply.

@@ -31,12 +31,16 @@ import (
 var shelfSrc string
 
 // Limits on one page, in units of some 0.35 µs of Redis. A name with its state
-// costs 10 µs, a record 6, and a lane 2. So a page takes 20 ms at most. A page
-// that costs more is short and returns a cursor. One call of the script reads
-// at most lanesMost lanes.
+// costs 10 µs, a name that is passed over because it was not attempted 1, a record
+// 6, and a lane 2. So a page takes 20 ms at most. A page that costs more is short
+// and returns a cursor. A list of failed deliveries that has found none continues up
+// to failedCost, because they are often the oldest of a lane, behind all that wait.
+// One call of the script reads at most lanesMost lanes.
 const (
 	pageCost          = 36_000
+	failedCost        = 30 * pageCost // 300,000 names
 	shelfCostOfName   = 28
+	shelfCostOfPassed = 3
 	shelfCostOfRecord = 16
 	shelfCostOfLane   = 6
 	shelfCostOfScript = 100
@@ -136,7 +140,7 @@ func (r *ShelfReader) Accepted(ctx context.Context, f dispatcher.Filter) (dispat
 	if err == nil {
 		q, err = r.query(ctx, f, p.reached)
 	}
-	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < pageCost {
+	for err == nil && p.more && len(p.Deliveries) < f.Limit && p.cost < p.most(f) {
 		var parts []lanesPart
 		if parts, err = r.read(ctx, &q, &p); err == nil {
 			p.join(parts, f.Limit)
@@ -150,6 +154,14 @@ func (r *ShelfReader) Accepted(ctx context.Context, f dispatcher.Filter) (dispat
 		return dispatcher.Page{}, fmt.Errorf("list by acceptance: %w", err)
 	}
 	return p.Page, nil
+}
+
+// most returns how much a page may cost.
+func (p *listing) most(f dispatcher.Filter) int {
+	if f.Failed && len(p.Deliveries) == 0 {
+		return failedCost
+	}
+	return pageCost
 }
 
 // ShelfListOf returns the name of a filter's list for its cursors. The times of the
@@ -225,7 +237,7 @@ func (r *ShelfReader) read(ctx context.Context, q *query, p *listing) (parts []l
 	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // only Go can check which of them match
 	}
-	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, ShelfWords(f.Statuses)})
+	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, ShelfWords(f.Statuses), failedWord(f)})
 	for i := range calls {
 		p.cost += shelfCostOfScript + shelfCostOfLane*len(calls[i].Args)
 		calls[i].Args = slices.Concat(args, calls[i].Args)
@@ -258,9 +270,9 @@ func shelfCalls(shelves map[int][]string) (calls []conn.Call) {
 // readPart reads the reply to one call.
 func (r *ShelfReader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (lanesPart, error) {
 	out := lanesPart{more: a.Number() == 1}
-	names, records := int(a.Number()), int(a.Number())
+	names, stated, records := int(a.Number()), int(a.Number()), int(a.Number())
 	p.LookedAt += names
-	p.cost += shelfCostOfName*names + shelfCostOfRecord*records
+	p.cost += shelfCostOfPassed*(names-stated) + shelfCostOfName*stated + shelfCostOfRecord*records
 	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)
@@ -269,6 +281,14 @@ func (r *ShelfReader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (
 		}
 	}
 	return out, a.Err
+}
+
+// failedWord returns the argument of the script for failed deliveries only.
+func failedWord(f dispatcher.Filter) string {
+	if f.Failed {
+		return "1"
+	}
+	return ""
 }
 
 // placeArgs returns a place as arguments of the script.

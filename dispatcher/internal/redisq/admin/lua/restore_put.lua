@@ -49,6 +49,19 @@ local function remember_again(delivery, packed)
   end
   sure('DEL', HISTORY .. delivery)
   in_chunks('RPUSH', HISTORY .. delivery, entries)
+  return entries[1]
+end
+
+-- attempted_at returns the ms of an attempt in a history, 0 for none.
+local function attempted_at(entry) return tonumber(match(entry or '', '"t":(%d+)') or 0) end
+
+-- note_failure notes the message whose attempt failed last in a lane. The deliveries come in the order of their lines.
+local function note_failure(l, id, newest)
+  local at, before = attempted_at(newest), not l.failed and sure('HGET', FAILURES, l.name)
+  l.failed = l.failed or before and attempted_at(sure('LINDEX', HISTORY .. l.name .. ':' .. before, 0)) or 0
+  if at <= l.failed then return end
+  l.failed = at
+  sure('HSET', FAILURES, l.name, id)
 end
 
 -- bury_again puts a delivery that died into the dead list.
@@ -96,7 +109,7 @@ local function put_back(i)
   if attempts > 0 or asked > 0 or reason ~= '-' then
     text = progress_text(attempts, base, 0, status, asked, reason, with_beside(NO_MORE_PROGRESS, beside))
     sure('HSET', PROGRESS, delivery, text)
-    remember_again(delivery, ARGV[i + 11])
+    note_failure(l, id, remember_again(delivery, ARGV[i + 11]))
   end
   if reason ~= '-' then
     bury_again(l, delivery, reason, ARGV[i + 10])

@@ -71,6 +71,8 @@
 --                          letter: until is not the receiver's wish then, but s: its endpoint can't be opened or read, m: it
 --                          is not there, e: our own network failed; behind e "<since when in ms>-<last wait in ms>". Further
 --                          fields are ignored and kept
+--   :failures        hash  lane -> id of the message whose attempt there failed last. What went wrong is in the history of that
+--                          delivery, so that it goes with the message
 --   :limits          hash  lane -> "version max interval ordered held": max 0 the default; interval us, 0 no rate; ordered
 --                          0 or 1; held - no, p paused, d disabled, x deleted, g cut at the ms in the place of the version:
 --                          deliveries accepted until then end; behind it " t" if consumers take them; * -> all lanes are paused. No text: no limits, but a lane ep_...
@@ -128,7 +130,7 @@ local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. '
 local BODIES, STAGED, SUBJECTS, SUBJECT = tag .. ':bodies', tag .. ':staged', tag .. ':subjects', tag .. ':subject:'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 local HELD, ENDS, JOBS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':jobs', tag .. ':archive'
-local HEALTH, ADDED = tag .. ':health:', tag .. ':added'
+local HEALTH, ADDED, FAILURES = tag .. ':health:', tag .. ':added', tag .. ':failures'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

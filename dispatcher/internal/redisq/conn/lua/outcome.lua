@@ -5,7 +5,8 @@
 local VERDICT, CLASS, STATUS, WAIT, NUMBER, REASON, META, EXCERPT, BLAME, LEASED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local LONGEST_WAIT = 600000 -- ms; the wait of a breaker doubles up to it
 
--- Lanes whose breaker opened. Other changes are in fields of the lane: opened_at, closed; reported, 0 or 1, and since; recovered.
+-- Lanes whose breaker opened. Other changes are in fields of the lane: opened_at, closed; reported, 0 or 1, and since; recovered;
+-- failed, the delivery whose attempt failed last.
 local opened = {}
 
 -- widen adds n to the window of a lane after as many successes. A part above the limit does not count, because the limit may
@@ -63,6 +64,7 @@ end
 
 -- record_failure counts a failure for the breaker of the lane, and the lane fails. The lane waits as long as its receiver asked.
 local function record_failure(i, l)
+  if ARGV[i + META] ~= '' then l.failed = ARGV[i] end
   local blame = ARGV[i + BLAME]
   local sign = sub(blame, 1, 1)
   if l.state.egress > 0 and ARGV[i + NUMBER] ~= '0' and ARGV[i + VERDICT] ~= 'b' and sub(blame, -1) ~= 'e' then other_outcome(l) end

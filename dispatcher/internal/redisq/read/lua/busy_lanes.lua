@@ -10,12 +10,12 @@
 --   first), about how many to read, fewest waiting deliveries of a lane to return, most lanes to return, ms
 --   after which a lane counts as failing (0: none does)
 -- returns now, due, weight, next place (empty at the end), the process that it is valid for, ms since when the oldest is ready (0: nothing is), ms since when a lane with something waiting is held by a pause, or by its endpoint (0: none is), deliveries that
---   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused; then
---   for each lane: lane, in flight, waiting
+--   are held: paused, breaker, retry_after, rate, consumer, sealed, missing, egress; lanes that are open, limited, failing, paused, disabled; 1 if all are paused;
+--   how many lanes of this part fail, and each of them with what waits there; then for each lane: lane, in flight, waiting
 local hash, at, left = sub(ARGV[args_from], 1, 1), sub(ARGV[args_from], 2), tonumber(ARGV[args_from + 1])
 local fewest, most_told = tonumber(ARGV[args_from + 2]), tonumber(ARGV[args_from + 3])
 local failing_after = tonumber(ARGV[args_from + 4])
-local oldest, held_since, told = 0, 0, {}
+local oldest, held_since, told, failing = 0, 0, {}, {}
 local held_back = { paused = 0, breaker = 0, retry_after = 0, rate = 0, consumer = 0, sealed = 0, missing = 0, egress = 0 }
 local standing = { open = 0, limited = 0, failing = 0, paused = 0, disabled = 0 }
 
@@ -89,6 +89,10 @@ function look.l(page)
     local l = lanes[name]
     if l.limits.held == '-' then
       local since = l.state.failing
+      if since > 0 or l.state.opened > 0 then
+        failing[#failing + 1] = name
+        failing[#failing + 1] = l.waiting
+      end
       if since > 0 and failing_after > 0 and now - since >= failing_after then
         standing.failing = standing.failing + 1
       elseif l.state.opened > 0 then
@@ -134,7 +138,9 @@ local answer = {
   held_back.paused, held_back.breaker, held_back.retry_after, held_back.rate, held_back.consumer, held_back.sealed,
   held_back.missing, held_back.egress,
   standing.open, standing.limited, standing.failing, standing.paused, standing.disabled, all_paused and 1 or 0,
+  #failing / 2,
 }
+for _, value in ipairs(failing) do answer[#answer + 1] = value end
 for i = 1, math.min(#told, most_told) do
   for _, value in ipairs(told[i]) do answer[#answer + 1] = value end
 end

@@ -5,17 +5,18 @@
 --
 -- ARGV[..] after the arguments of read: most to answer, the place of the last one before as ms, lane and id (empty: from the
 --   newest; a ms without a lane: deliveries accepted before it), ms from which they were accepted (empty: any), statuses that
---   are asked for, as words with a space at both ends (empty: any), then the shelves, at most 256: lanes, or parts of queues;
+--   are asked for, as words with a space at both ends (empty: any), 1: only those that failed (empty: any), then the shelves, at most 256: lanes, or parts of queues;
 --   or in place of shelves some messages, at most 4, each with = before its id: then the page is of their deliveries
--- returns now, due, weight, 1 if there is more, how many names were looked at, how many records were read, place of the last
---   one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
+-- returns now, due, weight, 1 if there is more, how many names were looked at, of how many of them the state was read, how many
+--   records were read, place of the last one that was looked at as ms and name; then for each: delivery, ms when it was accepted, status, its time in ms (0:
 --   none), the reason why it waits (empty: none), head of its record (empty: none), progress, newest of its history
 local MOST_NAMES, MOST_BYTES, MOST_LANES, BLOCK = 256, 1048576, 256, 16
+local PASSED_NAMES = 2048 -- of those that failed: a name without an attempt is passed over, which costs a tenth
 local wanted = math.min(tonumber(ARGV[args_from]), MOST_NAMES)
 local after, last_lane, last_id = ARGV[args_from + 1], ARGV[args_from + 2], ARGV[args_from + 3]
-local since, asked = tonumber(ARGV[args_from + 4]) or 0, ARGV[args_from + 5]
+local since, asked, failed = tonumber(ARGV[args_from + 4]) or 0, ARGV[args_from + 5], ARGV[args_from + 6] == '1'
 local names = {}
-for i = args_from + 6, math.min(#ARGV, args_from + 5 + MOST_LANES) do names[#names + 1] = ARGV[i] end
+for i = args_from + 7, math.min(#ARGV, args_from + 6 + MOST_LANES) do names[#names + 1] = ARGV[i] end
 
 -- precedes_lane compares lanes by the names of their deliveries, which go on with a colon.
 local function precedes_lane(a, b) return precedes(a .. ':', b .. ':') end
@@ -72,7 +73,7 @@ end
 
 -- The lanes by their heads, the newest last. First only the heads are read. Of more lanes than names are looked at, the
 -- older ones can't come on this page.
-local found, looked, more = {}, asked == '' and wanted or MOST_NAMES, false
+local found, looked, more = {}, failed and PASSED_NAMES or asked == '' and wanted or MOST_NAMES, false
 local shelves, about = {}, sub(names[1] or '', 1, 1) == '='
 for _, name in ipairs(about and NONE or names) do
   local lane = lane_of_shelf(name)
@@ -104,16 +105,34 @@ for _, f in ipairs(found) do
   end
 end
 load_lanes(used)
+
+-- texts has the entries of :progress of what was found, if only those that failed are asked for. A delivery that was not
+-- attempted has none.
+local texts = {}
+for from = 1, failed and #found or 0, MOST_NAMES do
+  local deliveries = {}
+  for i = from, math.min(from + MOST_NAMES - 1, #found) do deliveries[#deliveries + 1] = found[i][1] .. ':' .. found[i][2] end
+  for i, text in ipairs(call('HMGET', PROGRESS, unpack(deliveries))) do texts[from + i - 1] = text end
+end
+
 local last_name = last_lane == '' and '' or last_lane .. ':' .. last_id
-local answer = { micros, before_due, hint_weight(before_weight), 0, 0, 0, after, last_name }
-local bytes, nread, answered = 0, 0, 0
+local answer = { micros, before_due, hint_weight(before_weight), 0, 0, 0, 0, after, last_name }
+local bytes, nread, answered, stated = 0, 0, 0, 0
 looked = #found
 for i, f in ipairs(found) do
   local lane, id = f[1], f[2]
   local l, delivery, record = lanes[lane], lane .. ':' .. id, nil
-  if l.state.keys > 0 then record = call('HGET', MESSAGES, id) end -- it names the line in which the delivery may wait
-  local status, ms, why = status_of(delivery, l, id, record)
-  if asked == '' or find(asked, ' ' .. status .. ' ', 1, true) then
+  local status, ms, why = '', '0', ''
+  if not failed or texts[i] then
+    if stated == MOST_NAMES then
+      looked, more = i - 1, true
+      break
+    end
+    stated = stated + 1
+    if l.state.keys > 0 then record = call('HGET', MESSAGES, id) end -- it names the line in which the delivery may wait
+    status, ms, why = status_of(delivery, l, id, record)
+  end
+  if status ~= '' and (asked == '' or find(asked, ' ' .. status .. ' ', 1, true)) then
     bytes = bytes + call('HSTRLEN', MESSAGES, id)
     if answered == wanted or nread > 0 and bytes > MOST_BYTES then
       looked, more = i - 1, true
@@ -128,6 +147,6 @@ for i, f in ipairs(found) do
     end
   end
 end
-answer[4], answer[5], answer[6] = more and 1 or 0, looked, nread
-if looked > 0 then answer[7], answer[8] = num(found[looked][3]), found[looked][1] .. ':' .. found[looked][2] end
+answer[4], answer[5], answer[6], answer[7] = more and 1 or 0, looked, stated, nread
+if looked > 0 then answer[8], answer[9] = num(found[looked][3]), found[looked][1] .. ':' .. found[looked][2] end
 return answer

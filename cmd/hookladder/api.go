@@ -294,7 +294,7 @@ func pausedText(ready wire.Ready) string {
 	for _, l := range ready.Paused {
 		name := cmp.Or(l.UID, l.URL, l.Lane)
 		if l.Lane == client.AllLanes {
-			name = "every lane"
+			name = "every destination"
 		}
 		fmt.Fprintf(&b, "%s is paused since %s by %s\n", visible(name), whenText(l.Since), visible(cmp.Or(l.By, "-")))
 	}

@@ -32,7 +32,7 @@ func newLanes(s world) *cobra.Command {
 		next:  func(page wire.LanePage) *string { return page.NextCursor },
 	}.on(&cobra.Command{
 		Use:   "lanes",
-		Short: "List the lanes with their states",
+		Short: "List the queues of destinations (lanes) with their states",
 		Long: `Lists the lanes, the paused ones first, then the newest. The deliveries to one
 destination wait in a lane. A destination is an endpoint, a queue, or the origin
 (scheme, host and port) of a tenant's bare URLs. BY is the API key that paused,

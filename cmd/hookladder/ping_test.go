@@ -41,7 +41,7 @@ func TestAPingWithAKeyTellsWhatIsPausedAndTheInstances(t *testing.T) {
 	t.Cleanup(server.Close)
 	got := command(t, []string{"HOOKLADDER_URL=" + server.URL}, "", "ping")
 	require.Equal(t, exitOK, got.code, got.err)
-	require.Regexp(t, `^ready, on redis 7.2\nevery lane is paused since 2026-01-31 .* by night\nshop-7 is paused since .* by ops\nand 2 more\n$`, got.out)
+	require.Regexp(t, `^ready, on redis 7.2\nevery destination is paused since 2026-01-31 .* by night\nshop-7 is paused since .* by ops\nand 2 more\n$`, got.out)
 	got = command(t, []string{"HOOKLADDER_URL=" + server.URL}, "", "ping", "--instances")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Regexp(t, `a-01 +0.1.0 +[\dhms]+d[\dhms]+ +- +9 +1024 +2\nodd +- +- +- +0 +0 +0\n$`, got.out)
@@ -87,7 +87,7 @@ func TestWhyTellsASentenceOfEachDelivery(t *testing.T) {
 	got := ask("order_17")
 	require.Equal(t, exitOK, got.code, got.err)
 	require.Equal(t, "ep_000000001:order_17 waits since shop-7 is paused by ops; `hookladder resume ep_000000001` lets it go on\n"+
-		"u_2:order_17 is due and waits for a permit: 8 of 8 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once\n", got.out)
+		"u_2:order_17 is due and waits for the concurrency limit: 8 of at most 8 attempts are under way; more instances, or a larger MAX_IN_FLIGHT, attempt more at once\n", got.out)
 	require.Equal(t, []string{"/v1/messages/order_17", "/v1/lanes?destination=ep_000000001&destination=u_2", "/v1/instances"}, asked)
 
 	for _, destination := range []string{"ep_000000001", "shop-7", "https://a.example/x"} {

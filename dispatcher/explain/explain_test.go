@@ -109,7 +109,7 @@ var sentences = []struct {
 	}), nil, "waits until 14:03:00 for attempt 3 of 4, since attempt 2 failed (status 500); " + now},
 	{waiting("paused", nil), paused, "waits since api.shop.example is paused by ops since 09:30:00; " + resumes + "lets it go on"},
 	{waiting("paused", func(d *wire.Delivery) { d.NextAttemptAt = at(14, 3) }), paused, "waits since api.shop.example is paused by ops since 09:30:00 (its own time is 14:03:00); " + resumes + "lets it go on"},
-	{waiting("paused", nil), night, "waits since every lane is paused by ops since 09:30:00; `hookladder resume '*'` lets all of them go on"},
+	{waiting("paused", nil), night, "waits since every destination is paused by ops since 09:30:00; `hookladder resume '*'` lets all of them go on"},
 	{waiting("paused", nil), untested, "waits until a test of api.shop.example succeeds, since a link set its URL at 09:30:00; `hookladder endpoints test ep_123456789` sends one, " + resumes + "does without"},
 	{waiting("paused", nil), nil, "waits since api.shop.example was paused"},
 	{waiting("breaker", until(14, 3)), open, "waits for the breaker of api.shop.example until 14:03:00, after 20 failures in a row; " + resumes + "tries now"},
@@ -146,7 +146,7 @@ var sentences = []struct {
 	{waiting("limit", nil), &wire.LaneState{Window: 2}, "waits for an attempt under way to end: api.shop.example has as many as it may, 2; each success allows one more"},
 	{waiting("limit", nil), &wire.LaneState{Endpoint: lane, Window: 5, MaxInFlight: 5}, "waits for an attempt under way to end: api.shop.example has as many as it may, 5; `hookladder endpoints update ep_123456789 --max-in-flight N` allows more"},
 	{waiting("limit", nil), &wire.LaneState{Ordered: true}, "waits for the attempt under way: api.shop.example gets one at a time (ordered)"},
-	{waiting("permits", nil), nil, "is due, and an instance takes it next: 9 of 10 permits are in use; `hookladder doctor` finds what holds it up if it waits for long"},
+	{waiting("permits", nil), nil, "is due, and an instance takes it next: 9 of at most 10 attempts are under way; `hookladder doctor` finds what holds it up if it waits for long"},
 	{waiting("missing", nil), nil, "waits, since its endpoint is not in the store and was not deleted; `hookladder doctor` looks for what else is missing, `hookladder cancel order_17` ends it"},
 
 	{waiting("consumer", nil), nil, "waits until a program takes it from api.shop.example; start one that handles it, or take it over HTTP: `POST /v1/queues/ep_123456789/take`"},
@@ -225,9 +225,9 @@ func TestWithoutAnInstanceThatDeliversTheCureIsToStartOne(t *testing.T) {
 	f := explain.Facts{Delivery: waiting("permits", nil), Instances: []wire.Instance{{Name: "accepts"}}, Now: noon}
 	require.Contains(t, explain.Sentence(f), "waits, since no instance delivers; start `hookladder serve`")
 	f.Instances = nil
-	require.Contains(t, explain.Sentence(f), "is due and waits for a permit; more instances")
+	require.Contains(t, explain.Sentence(f), "is due and waits for the concurrency limit; more instances")
 	f.Instances = []wire.Instance{{Name: "busy", Permits: 10, InFlight: 10}, {Name: "accepts"}}
-	require.Contains(t, explain.Sentence(f), "is due and waits for a permit: 10 of 10 are in use; more instances, or a larger MAX_IN_FLIGHT, attempt more at once")
+	require.Contains(t, explain.Sentence(f), "is due and waits for the concurrency limit: 10 of at most 10 attempts are under way; more instances, or a larger MAX_IN_FLIGHT, attempt more at once")
 	f.Delivery.WaitingFor = "moonlight"
 	require.Equal(t, lane+":order_17 waits", explain.Sentence(f))
 }

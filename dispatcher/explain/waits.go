@@ -71,7 +71,7 @@ func (f Facts) paused() (how, cure string) {
 	case f.Lane.Why == "all" && f.For == Merchant:
 		return "waits since all sending is paused for the moment" + own, ""
 	case f.Lane.Why == "all":
-		return "waits since every lane is paused" + f.since() + own, f.resumeAll()
+		return "waits since every destination is paused" + f.since() + own, f.resumeAll()
 	case f.Lane.Why == "unverified":
 		return "waits until a test of " + f.place() + " succeeds, since a link set its URL" + f.at("at", f.Lane.Since) + own, f.verify()
 	case f.Lane.State != "paused": // it was resumed between the two calls of the API
@@ -190,12 +190,12 @@ func (f Facts) permits() (how, cure string) {
 	case len(f.Instances) > 0 && all == 0:
 		return "waits, since no instance delivers", "start `hookladder serve` with a MAX_IN_FLIGHT above 0"
 	case used < all:
-		return fmt.Sprintf("is due, and an instance takes it next: %d of %d permits are in use", used, all),
+		return fmt.Sprintf("is due, and an instance takes it next: %d of at most %d attempts are under way", used, all),
 			"`hookladder doctor` finds what holds it up if it waits for long"
 	case all > 0:
-		how = fmt.Sprintf("is due and waits for a permit: %d of %d are in use", used, all)
+		how = fmt.Sprintf("is due and waits for the concurrency limit: %d of at most %d attempts are under way", used, all)
 	default:
-		how = "is due and waits for a permit"
+		how = "is due and waits for the concurrency limit"
 	}
 	return how, "more instances, or a larger MAX_IN_FLIGHT, attempt more at once"
 }

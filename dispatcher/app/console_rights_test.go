@@ -95,6 +95,7 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/endpoints/{id}/test":    {want: forAdmins},
 	"POST /console/endpoints/{id}/pause":   {want: forAdmins},
 	"POST /console/endpoints/{id}/resume":  {want: forAdmins},
+	"POST /console/endpoints/{id}/try":     {want: forAdmins},
 	"POST /console/endpoints/{id}/confirm": {want: forAdmins, form: url.Values{"url": {"{taker}"}}},
 	"GET /console/endpoints/{id}/rotate":   {want: forAdmins},
 	"POST /console/endpoints/{id}/rotate":  {want: forAdmins, form: url.Values{"overlap": {"0s"}}},
@@ -102,6 +103,9 @@ var rightsTable = map[string]rightsRow{
 	"GET /console/endpoints/{id}/delete":   {want: forAdmins},
 	"POST /console/endpoints/{id}/delete":  {want: forAdmins},
 
+	"GET /console/failing":              {want: forReaders},
+	"POST /console/failing/try":         {want: forAdmins},
+	"POST /console/failing/pause":       {want: forAdmins},
 	"GET /console/lanes":                {want: forReaders},
 	"GET /console/lanes/{lane}":         {want: forReaders},
 	"POST /console/lanes/{lane}/pause":  {want: forAdmins},

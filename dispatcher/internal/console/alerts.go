@@ -36,7 +36,8 @@ type AlertsArchive struct {
 	Error string
 }
 
-// AlertsOf returns the problems in f, most urgent first.
+// AlertsOf returns the problems in f, most urgent first. Destinations that fail are none of them, because
+// a page shows them by their causes.
 func AlertsOf(f AlertsFrom) []Alert {
 	var list []Alert
 	list = append(list, store(f.Stats.Store)...)
@@ -103,12 +104,6 @@ func laneAlert(l wire.LaneState) (Alert, bool) {
 		n.Text = "A link set its URL; a test that succeeds lets it go on. " + countOf(int64(l.Waiting), "waits", "wait") + "."
 	case "disabled":
 		n.Title, n.Text, n.weight = name+" is disabled", disabledAlert(l.Why)+by(l.By)+".", 2
-	case "failing":
-		n.Title, n.weight = name+" fails", 3
-		n.Text = "No attempt succeeded. " + opened(l) + countOf(int64(l.Waiting), "waits", "wait") + "."
-	case "open":
-		n.Title, n.weight = name+" does not answer", 4
-		n.Text = opened(l) + countOf(int64(l.Waiting), "waits", "wait") + "."
 	default:
 		switch l.Why {
 		case "sealed":
@@ -128,16 +123,8 @@ func laneAlert(l wire.LaneState) (Alert, bool) {
 // endpoint is not among the lanes with the most waiting.
 func endpointAlert(e wire.EndpointView) (Alert, bool) {
 	l := wire.LaneState{Lane: e.ID, Endpoint: e.ID, UID: e.UID, URL: e.URL, State: e.State, Waiting: e.Waiting}
-	switch {
-	case e.State == "disabled":
+	if e.State == "disabled" {
 		l.Why, l.Since = e.DisabledReason, e.DisabledAt
-	case e.State == "open":
-		l.Since = e.FailingSince
-	case e.State == "active" && !e.FailingSince.IsZero(): // its merchant is told so too
-		return Alert{
-			Icon: "failing", Title: cmp.Or(l.UID, alertHost(l.URL), l.Lane) + " fails", Since: e.FailingSince, Word: "for", Link: laneLink(l), weight: 5,
-			Text: "No attempt has succeeded since then. " + countOf(int64(l.Waiting), "waits", "wait") + ".",
-		}, true
 	}
 	return laneAlert(l)
 }
@@ -181,13 +168,6 @@ func disabledAlert(why string) string {
 		return "No attempt succeeded for too long, so its deliveries die"
 	}
 	return "A person disabled it, so its deliveries die"
-}
-
-func opened(l wire.LaneState) string {
-	if l.Fails == 0 {
-		return "Its breaker is open. "
-	}
-	return "Its breaker opened after " + countOf(int64(l.Fails), "failure", "failures") + " in a row. "
 }
 
 func by(name string) string {

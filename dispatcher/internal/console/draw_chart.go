@@ -16,6 +16,8 @@ type point struct{ accepted, delivered, failed float64 }
 // steps returns the length of the chart's parts and the distance of its grid lines.
 func steps(length time.Duration) (each, grid time.Duration) {
 	switch {
+	case length <= time.Hour:
+		return time.Minute, 10 * time.Minute
 	case length <= 3*time.Hour:
 		return time.Minute, 30 * time.Minute
 	case length <= 24*time.Hour:
@@ -140,6 +142,14 @@ func label(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
+// lengthText returns the length of a chart in hours, or in minutes.
+func lengthText(length time.Duration) string {
+	if length%time.Hour == 0 {
+		return manyThings(int(length.Hours()), "hour")
+	}
+	return manyThings(int(length.Minutes()), "minute")
+}
+
 // summary describes a chart in a sentence.
 func summary(minutes []dispatcher.Minute, until time.Time, length time.Duration) string {
 	var sum, most dispatcher.Minute
@@ -152,7 +162,7 @@ func summary(minutes []dispatcher.Minute, until time.Time, length time.Duration)
 			most = m
 		}
 	}
-	text := fmt.Sprintf("In %d hours until %s UTC %s, %s, %s", int(length.Hours()), chartClock(until, true),
+	text := fmt.Sprintf("In %s until %s UTC %s, %s, %s", lengthText(length), chartClock(until, true),
 		many(sum.Accepted, "were accepted"), many(sum.Delivered, "delivered"), many(sum.Failed, "attempts failed"))
 	if most.Accepted > 0 {
 		text += fmt.Sprintf(". The busiest minute was %s with %s", chartClock(most.At, true), many(most.Accepted, "accepted"))

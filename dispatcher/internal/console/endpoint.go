@@ -24,6 +24,7 @@ type endpointPage struct {
 	Missing  missing // parts: failing, dead
 	Late     missing // parts: lanes, bars
 	Advice   LaneSentence
+	Cause    *endpointCause // nil: it works, or nothing waits
 	Failures failures
 	Failing  []wire.Delivery
 	More     bool // there are more of these
@@ -35,6 +36,50 @@ type endpointPage struct {
 
 // setting is a field of an endpoint in words.
 type setting struct{ Label, Value string }
+
+// endpointCause is why deliveries to an endpoint wait.
+type endpointCause struct {
+	Title  string
+	Last   *wire.LaneFailure // nil: no attempt failed, or it is not kept any more
+	Answer string            // the first line of its response
+	Held   int               // waiting deliveries that are due
+	Timed  int               // the other waiting ones
+	Why    string            // what holds those that are due
+	Tries  bool              // an attempt of all may be made now
+}
+
+// causeOf returns why deliveries wait in the lane of an endpoint.
+func (p *endpointPage) causeOf() *endpointCause {
+	state, failing := p.State(), fails(p.State(), p.FailingSince)
+	if p.Late["lanes"] != "" || !failing && (p.Waiting == 0 || state == "active") {
+		return nil
+	}
+	c := &endpointCause{Held: p.Lane.Ready, Timed: p.Waiting - p.Lane.Ready, Why: heldBy(p.Lane), Tries: failing || p.Lane.Why == "retry_after"}
+	if c.Title = "Deliveries wait"; failing {
+		c.Title, c.Last = "Attempts fail", p.LastFailure
+	}
+	if c.Last != nil {
+		c.Title += ": " + causeTitle(*c.Last)
+		c.Answer = firstLine(c.Last.ResponseExcerpt)
+	}
+	return c
+}
+
+// Tries reports whether the page offers an attempt of all that waits.
+func (p endpointPage) Tries() bool { return p.Cause != nil && p.Cause.Tries }
+
+// heldBy returns what holds the deliveries of a lane that are due.
+func heldBy(l wire.LaneState) string {
+	switch {
+	case l.State == "open" || l.State == "failing" && l.Opened > 0:
+		return "held by its breaker"
+	case l.State == "paused" || l.State == "unverified":
+		return "held by the pause"
+	case l.Why == "retry_after":
+		return "held, because the receiver asked for a break"
+	}
+	return "due"
+}
 
 // endpoint serves GET …/endpoints/{id}.
 func endpoint(v *visit) (pageAnswer, error) {
@@ -63,6 +108,10 @@ func endpoint(v *visit) (pageAnswer, error) {
 	}
 	page.endpointRow = rows[0]
 	page.Lane.TokenAt = wire.Time{} // it changes with the clock
+	if page.Lane.Lane != "" {
+		page.Waiting = page.Lane.Waiting // read at once with its reasons
+	}
+	page.Cause = page.causeOf()
 	page.Advice = EndpointSentence(page.Lane, e, v.Link != nil)
 	page.Failures = v.srv.failuresOf(&e, page.Bars)
 	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
@@ -130,6 +179,19 @@ func resumeEndpoint(v *visit) (pageAnswer, error) {
 		err = ErrDisabled
 	}
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "resumed"}, err
+}
+
+// tryEndpoint serves POST …/endpoints/{id}/try: all that waits is attempted now.
+func tryEndpoint(v *visit) (pageAnswer, error) {
+	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	page, err := v.LanesOf(v.ctx, "", e.ID)
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	return v.tryNow(page.Data, v.base+"/endpoints/"+e.ID)
 }
 
 // confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page had.

@@ -110,10 +110,10 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 		t.Text, t.weight, t.Since = "Its address is new and nothing is sent to it yet: run a test. Its deliveries wait until one succeeds."+waiting, 3, wire.Time{}
 	case e.State == "paused":
 		t.Text, t.weight, t.Since = "Paused. Its deliveries wait until it is resumed."+waiting, 2, wire.Time{}
-	case !e.FailingSince.IsZero():
-		t.Text, t.weight = "All attempts fail. It is tried again by itself."+waiting, 4
-	case e.State == "open":
+	case fails(e.State, e.FailingSince) && e.State == "open":
 		t.Text, t.weight = "It failed several times in a row, so it is tried with one attempt at a time."+waiting, 4
+	case fails(e.State, e.FailingSince):
+		t.Text, t.weight = "All attempts fail. It is tried again by itself."+waiting, 4
 	default:
 		return t, false
 	}
@@ -122,7 +122,7 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 
 // merchantState returns an endpoint's state in a word for its merchant.
 func merchantState(e wire.EndpointView) string {
-	if !e.FailingSince.IsZero() && (e.State == "active" || e.State == "open") {
+	if fails(e.State, e.FailingSince) {
 		return "failing"
 	}
 	return e.State

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// alertsShown limits the list of problems on the page.
-	alertsShown = 10
+	// alertsShown limits the list of problems on the page, and causesShown the cards of causes.
+	alertsShown, causesShown = 10, 10
 	// endpointsRead is how many endpoints are read to find disabled ones and ones that
 	// wait for a test. Endpoints with many waiting deliveries are found by their lanes.
 	endpointsRead = 100
@@ -24,14 +24,18 @@ const (
 
 // nowPage is the data of the console's first page: the present state.
 type nowPage struct {
-	Missing    missing // parts: stats, instances, endpoints, jobs, minutes
+	Missing    missing // parts: stats, instances, endpoints, failing, jobs, minutes
+	Lead       lead
+	Causes     []cause
+	CausesMore int
 	Stats      wire.Stats
 	Rates      rates
 	Counted    bool // rates are known
 	Permits    int
 	Instances  []wire.Instance
-	More       bool // there are more instances
-	Late       bool // a delivery is due and was not attempted
+	More       bool  // there are more instances
+	Late       bool  // a delivery is due and was not attempted
+	Held       int64 // deliveries that are due, and that a breaker, a pause or a limit delays
 	Chart      template.HTML
 	Spans      []choice
 	Span       string
@@ -44,7 +48,7 @@ type nowPage struct {
 
 // Unread returns why not all problems are known; empty: they are.
 func (p *nowPage) Unread() absence {
-	return cmp.Or(p.Missing["stats"], p.Missing["endpoints"], p.Missing["jobs"])
+	return cmp.Or(p.Missing["stats"], p.Missing["endpoints"], p.Missing["failing"], p.Missing["jobs"])
 }
 
 // rates are numbers per second, as texts.
@@ -81,6 +85,15 @@ func now(v *visit) (pageAnswer, error) {
 	read.add("endpoints", func() error {
 		page, err := v.Endpoints(v.ctx, client.EndpointFilter{Limit: endpointsRead})
 		from.Endpoints = page.Data
+		return err
+	})
+	read.add("failing", func() error {
+		list, err := v.FailingLanes(v.ctx, failingRead)
+		p.Causes = causesOf(list.Data)
+		p.Lead = leadOf(p.Causes, len(list.Data) == failingRead)
+		if p.CausesMore = len(p.Causes) - causesShown; p.CausesMore > 0 {
+			p.Causes = p.Causes[:causesShown]
+		}
 		return err
 	})
 	read.add("jobs", func() error {
@@ -173,13 +186,31 @@ func (p *nowPage) draw(minutes []dispatcher.Minute, present time.Time, length ti
 		sliding := func(now, before int64) string { return perSecond((float64(now) + left*float64(before)) / 60) }
 		p.Rates = rates{sliding(now.Accepted, before.Accepted), sliding(now.Delivered, before.Delivered), sliding(now.Failed, before.Failed)}
 	}
-	p.Chart = Chart(minutes, until, length)
+	p.Chart = Chart(minutes, until, since(minutes, until, length))
+}
+
+// leastChart is the shortest time of the chart.
+const leastChart = 30 * time.Minute
+
+// since returns the length of a chart that begins with the first minute in which something happened, at
+// most length.
+func since(minutes []dispatcher.Minute, until time.Time, length time.Duration) time.Duration {
+	shown := leastChart
+	for _, m := range minutes {
+		if m.Moved() {
+			shown = max(shown, until.Sub(m.At))
+		}
+	}
+	shown = min(shown, length)
+	each, _ := steps(shown)
+	return min((shown + each - 1).Truncate(each), length)
 }
 
 // describe sets the texts and pictures of the other counts.
 func (p *nowPage) describe(stats wire.Stats, present time.Time) {
 	p.Late = !stats.OldestDueAt.IsZero() && present.Sub(stats.OldestDueAt.Time) >= time.Second
 	if !p.Late {
+		p.Held = stats.Counts["ready"]
 		stats.OldestDueAt = wire.Time{} // so that the page is unchanged while nothing is late
 	}
 	p.Lost = lost[stats.Store.WouldLose]

@@ -21,6 +21,7 @@ var quarterPast = time.Date(2026, 11, 22, 12, 15, 15, 0, time.UTC)
 func nowOf(t *testing.T, path, stats string, minutes ...dispatcher.Minute) (page string, asked [2]time.Time) {
 	api := &testAPI{answers: map[string]string{
 		"GET /v1/stats": stats, "GET /v1/endpoints": `{"data":[{"id":"ep_3","uid":"atlas","state":"disabled","disabled_reason":"gone"}],"next_cursor":null}`,
+		"GET /v1/lanes":     `{"data":[],"next_cursor":null}`,
 		"GET /v1/instances": `{"data":[{"name":"hl-1","version":"1","permits":1024,"in_flight":9,"seen_at":"2026-11-22T12:15:15.000Z"}],"next_cursor":null}`,
 		"GET /v1/jobs": `{"data":[{"id":"j1","kind":"retry","state":"failed","error":"old","started_at":"2026-11-20T12:00:00.000Z","ended_at":"2026-11-20T12:00:00.000Z"},
 			{"id":"j2","kind":"retry","state":"running","matched":200,"done":50,"started_at":"2026-11-22T12:00:00.000Z"}],"next_cursor":null}`,
@@ -58,7 +59,7 @@ func TestNowShowsWhatConcernsAPerson(t *testing.T) {
 		">0.05<small>/s", "22 <small>of 1,024", "4m ago", "347 <small>kept", "Last three hours", `href="/console/?span=72h"`,
 		"&lt;b&gt;harbor is paused", `href="/console/endpoints/ep_1"`, "512 wait and are kept, by olga.", "atlas is disabled", "Replay is running", "50 of 200 done",
 		"The archive is away", "4,210", "the last second", "redis 7.2.5, single", "1.30 GiB of 4.00 GiB", "hl-1",
-		"In 3 hours until Sun 12:16 UTC 75 were accepted",
+		"In 30 minutes until Sun 12:16 UTC 75 were accepted",
 	} {
 		require.Contains(t, page, want)
 	}
@@ -74,5 +75,5 @@ func TestOfSeveralInstancesTheLastMinutesAreLeftOut(t *testing.T) {
 	page, _ := nowOf(t, "/console/", statsOf("3"),
 		dispatcher.Minute{At: at.Add(-2 * time.Minute), Accepted: 120}, dispatcher.Minute{At: at.Add(-time.Minute), Accepted: 30}, dispatcher.Minute{At: at, Accepted: 1})
 	require.Contains(t, page, ">2.0<small>/s")
-	require.Contains(t, page, "In 3 hours until Sun 12:14 UTC 120 were accepted")
+	require.Contains(t, page, "In 30 minutes until Sun 12:14 UTC 120 were accepted")
 }

@@ -58,6 +58,7 @@ func TestAPageShowsWhatIsReadyAndSaysWhatIsNot(t *testing.T) {
 	}{
 		{"now without counts", "/console/", []string{"/v1/stats"}, []string{late, "hl-1", "So more may need you"}, []string{"All endpoints answer", "nothing is late", "0 <small>kept"}},
 		{"now without instances", "/console/", []string{"/v1/instances"}, []string{late, "harbor is paused", "4,210"}, []string{"So more may need you"}},
+		{"now without what fails", "/console/", []string{"/v1/lanes"}, []string{late, "harbor is paused", "So more may need you"}, []string{"Nothing needs you"}},
 		{"now without jobs", "/console/", []string{"/v1/jobs"}, []string{late, "harbor is paused", "So more may need you"}, nil},
 		{"now without endpoints", "/console/", []string{"/v1/endpoints"}, []string{late, "hl-1", "So more may need you"}, nil},
 		{"an endpoint without deliveries", "/console/endpoints/ep_3", []string{"/v1/deliveries"}, []string{"atlas", late, "Still trying"}, nil},

@@ -79,6 +79,7 @@ func (s *server) routes() []pageRoute {
 		{"POST", "/endpoints/{id}/test", "test-endpoint", testEndpoint, onBoth},
 		{"POST", "/endpoints/{id}/pause", "pause-endpoint", pauseEndpoint, onBoth},
 		{"POST", "/endpoints/{id}/resume", "resume-endpoint", resumeEndpoint, onBoth},
+		{"POST", "/endpoints/{id}/try", "resume-endpoint", tryEndpoint, onConsole},
 		{"POST", "/endpoints/{id}/confirm", "confirm-endpoint", confirmEndpoint, onConsole},
 		{"GET", "/endpoints/{id}/rotate", "rotate-secret", askRotate, onBoth},
 		{"POST", "/endpoints/{id}/rotate", "rotate-secret", rotateSecret, onBoth},
@@ -90,6 +91,9 @@ func (s *server) routes() []pageRoute {
 		{"GET", "/tail/events", "list-attempts", s.tailEvents, onConsole},
 
 		{"GET", "/system", "stats", system, onConsole},
+		{"GET", "/failing", "list-lanes", failing, onConsole},
+		{"POST", "/failing/try", "resume-lane", tryFailing, onConsole},
+		{"POST", "/failing/pause", "pause-lane", pauseFailing, onConsole},
 		{"GET", "/lanes", "list-lanes", lanes, onConsole},
 		{"GET", "/lanes/{lane}", "list-lanes", lane, onConsole},
 		{"POST", "/lanes/{lane}/pause", "pause-lane", pauseLane, onConsole},

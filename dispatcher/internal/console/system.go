@@ -78,6 +78,7 @@ type lanesPage struct {
 	Lanes []wire.LaneState
 	Wrong string
 	Pages listPages
+	Cause *cause // why they fail; nil: it is the list of all lanes
 }
 
 // lanes serves GET /console/lanes.

@@ -1,0 +1,149 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// failingCall is how the console asks for the destinations that fail.
+const failingCall = "GET /v1/lanes?failing=true&limit=500"
+
+// outageLanes are 92 endpoints that fail in three ways, each with 10 deliveries that wait, and one that a
+// person paused meanwhile.
+func outageLanes() string {
+	var list []string
+	for i := range 93 {
+		last, state := `"status_code":503,"class":"status","error":"status 503","response_excerpt":"\n  <b>upstream</b> is away  \nsecond line"`, "open"
+		switch {
+		case i == 92:
+			state = "paused"
+		case i >= 90:
+			last, state = `"status_code":401,"class":"status","error":"status 401"`, "active"
+		case i >= 60:
+			last = `"class":"timeout","error":"no answer within 15s"`
+		}
+		list = append(list, fmt.Sprintf(`{"lane":"ep_%d","endpoint":"ep_%[1]d","uid":"shop-%[1]d","state":"%s","waiting":10,"failing_since":"2026-11-22T12:0%d:00Z","last_failure":{"message_id":"m%[1]d","at":"2026-11-22T12:10:00Z",%[4]s}}`, i, state, i%10, last))
+	}
+	return `{"data":[` + strings.Join(list, ",") + `],"next_cursor":null}`
+}
+
+func outageAnswers() map[string]string {
+	return map[string]string{
+		failingCall: outageLanes(), "GET /v1/stats": statsOf("1"), "GET /v1/endpoints": `{"data":[],"next_cursor":null}`,
+		"GET /v1/instances": `{"data":[],"next_cursor":null}`, "GET /v1/jobs": `{"data":[],"next_cursor":null}`,
+	}
+}
+
+func TestNowSaysFirstWhatFailsAndWhy(t *testing.T) {
+	_, pages := newTestPages(t, outageAnswers())
+	page := pages(get("/console/")).Body.String()
+	lead := regexp.MustCompile(`(?s)id="lead">.*?</p>`).FindString(page)
+	require.Contains(t, lead, "<b>92 endpoints fail</b>, with 3 different errors.")
+	require.Contains(t, lead, "920 deliveries wait for them.")
+	require.Contains(t, lead, `datetime="2026-11-22T12:00:00Z"`)
+	require.Equal(t, 3, strings.Count(page, `class="card cause"`))
+	for _, text := range []string{
+		"60 endpoints: answered 503", "30 endpoints: no response in time", "2 endpoints: answered 401", `<q>&lt;b&gt;upstream&lt;/b&gt; is away</q>`, "and 54 more",
+		"no answer within 15s", "600 wait.", `href="/console/failing?cause=status-503"`, "See the 60", "Try all again now", "Pause them",
+	} {
+		require.Contains(t, page, text)
+	}
+	require.NotContains(t, page, "second line")
+	require.NotContains(t, page, "Nothing needs you")
+	require.Less(t, strings.Index(page, `id="causes"`), strings.Index(page, `class="figures"`), "causes come before figures")
+	require.Equal(t, 1, strings.Count(page, "button primary"))
+}
+
+func TestEachCauseListsItsDestinations(t *testing.T) {
+	_, pages := newTestPages(t, outageAnswers())
+	for path, want := range map[string]int{"?cause=status-503": 60, "?cause=timeout": 30, "?cause=status-401": 2, "": 92, "?cause=tls": 0, "?cause=": 0} {
+		w := pages(get("/console/failing" + path))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, want, strings.Count(w.Body.String(), `<tr id="lane-`), path)
+		if want == 0 {
+			require.Contains(t, w.Body.String(), "No destination fails so now.")
+		}
+	}
+}
+
+func TestAllDestinationsOfACauseAreTriedAgainOrPaused(t *testing.T) {
+	answers := outageAnswers()
+	answers["POST /v1/deliveries/retry"] = `202{"id":"job_7","kind":"retry","filter":{},"state":"running"}`
+	for i := range 93 {
+		for _, verb := range []string{"resume", "pause"} {
+			answers[fmt.Sprintf("POST /v1/lanes/ep_%d/%s", i, verb)] = `{"lane":"ep_1"}`
+		}
+	}
+	api, pages := newTestPages(t, answers)
+	w := pages(post("/console/failing/try", url.Values{"cause": {"status-401"}}))
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	require.Equal(t, "/console/jobs/job_7?told=tried", w.Header().Get("Location"))
+	for _, call := range []string{"POST /v1/lanes/ep_90/resume", "POST /v1/lanes/ep_91/resume"} {
+		require.True(t, api.called(call), call)
+	}
+	require.False(t, api.called("POST /v1/lanes/ep_92/"), "a person paused it")
+	require.False(t, api.called("POST /v1/lanes/ep_1/"), "it fails in another way")
+	job := ""
+	for _, call := range api.calls {
+		if strings.Contains(call, "job") || strings.Contains(call, "ep_90\"") {
+			job = call
+		}
+	}
+	for _, want := range []string{`"destination":["ep_90","ep_91"]`, `"status":["retrying"]`, `"probe":true`} {
+		require.Contains(t, job, want)
+	}
+	w = pages(post("/console/failing/pause", url.Values{"cause": {"timeout"}}))
+	require.Equal(t, "/console/?told=paused", w.Header().Get("Location"))
+	require.True(t, api.called("POST /v1/lanes/ep_60/pause"))
+	require.False(t, api.called("POST /v1/lanes/ep_59/pause"))
+	w = pages(post("/console/failing/try", url.Values{"cause": {"tls"}}))
+	require.Equal(t, "/console/?told=unchanged", w.Header().Get("Location"))
+}
+
+func TestNowSaysThatNothingNeedsAPersonOnlyWhereAllWasRead(t *testing.T) {
+	answers := outageAnswers()
+	answers["GET /v1/stats"] = `{"counts":{"retrying":7,"ready":12},"store":{"durable":"yes"}}`
+	answers[failingCall] = `{"data":[],"next_cursor":null}`
+	_, pages := newTestPages(t, answers)
+	page := pages(get("/console/")).Body.String()
+	require.Contains(t, page, "<b>Nothing needs you.</b> No destination fails, none is paused, no replay runs.")
+	require.Contains(t, page, "12 are held")
+	require.NotContains(t, page, "nothing is late")
+}
+
+func TestTheCauseComesFirstOnAnEndpointsPage(t *testing.T) {
+	answers := map[string]string{
+		"GET /v1/endpoints/ep_1": `{"id":"ep_1","url":"https://api.shop.example/hooks","state":"open","waiting":1500,"failing_since":"2026-11-22T12:00:00Z",
+			"last_failure":{"message_id":"m9","at":"2026-11-22T12:10:00Z","status_code":503,"class":"status","error":"status 503","response_excerpt":"busy <now>"}}`,
+		"GET /v1/lanes":      `{"data":[{"lane":"ep_1","endpoint":"ep_1","state":"open","opened":1,"fails":20,"waiting":1503,"ready":1479,"failing_since":"2026-11-22T12:00:00Z"}],"next_cursor":null}`,
+		"GET /v1/deliveries": `{"data":[],"next_cursor":null}`,
+
+		"POST /v1/lanes/ep_1/resume": `{"lane":"ep_1"}`, "POST /v1/deliveries/retry": `202{"id":"job_7","kind":"retry","filter":{},"state":"running"}`,
+	}
+	api, pages := newTestPages(t, answers)
+	page := pages(get("/console/endpoints/ep_1")).Body.String()
+	for _, text := range []string{
+		"Attempts fail: answered 503", "<q>busy &lt;now&gt;</q>", `href="/console/messages/m9"`, `<span class="n">1,479</span> <span>held by its breaker`,
+		`<span class="n">24</span> <span>for their next attempt`, "1,503</a>", "Try again now",
+	} {
+		require.Contains(t, page, text)
+	}
+	require.Less(t, strings.Index(page, `id="cause"`), strings.Index(page, `class="figures"`))
+	require.Equal(t, 1, strings.Count(page, "button primary"))
+	require.NotContains(t, page, "<details open", "settings are folded")
+	w := pages(post("/console/endpoints/ep_1/try", nil))
+	require.Equal(t, "/console/jobs/job_7?told=tried", w.Header().Get("Location"))
+	require.True(t, api.called("POST /v1/lanes/ep_1/resume"))
+
+	answers["GET /v1/endpoints/ep_1"] = `{"id":"ep_1","url":"https://api.shop.example/hooks","state":"active"}`
+	answers["GET /v1/lanes"] = `{"data":[{"lane":"ep_1","endpoint":"ep_1","state":"active","waiting":3,"ready":3}],"next_cursor":null}`
+	page = pages(get("/console/endpoints/ep_1")).Body.String()
+	require.NotContains(t, page, `id="cause"`)
+	require.NotContains(t, page, "Try again now")
+}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// previewFor is the timeout of a preview. The API counts for up to 10 s.
+	// previewFor is the timeout of a preview. The API counts for less than a second, four parts at once.
 	previewFor = 15 * time.Second
 	// partsAtOnce is how many jobs one preview starts, one for each destination.
 	partsAtOnce = 20

@@ -7,10 +7,11 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The timeouts for counting a job's deliveries: in a survey or a job that begins without a
-// count, and in the call that starts a job.
+// The timeouts for counting a job's deliveries: in a survey, for which a person waits, in a job that
+// begins without a count, and in the call that starts a job.
 const (
-	surveyTime = 10 * time.Second
+	surveyTime = 800 * time.Millisecond
+	expectTime = 10 * time.Second
 	firstTime  = 2 * time.Second
 )
 
@@ -21,7 +22,7 @@ func (w *jobWorker) expect(ctx context.Context) error {
 	if w.job.Expected != nil || w.job.Turn > 1 || w.sum() != (dispatcher.JobCounts{}) {
 		return nil
 	}
-	found, err := w.jobs.survey(ctx, &w.job, surveyTime)
+	found, err := w.jobs.survey(ctx, &w.job, expectTime)
 	if err != nil || !found.Complete {
 		return err
 	}
@@ -32,7 +33,7 @@ func (w *jobWorker) expect(ctx context.Context) error {
 // sampleMost is the number of deliveries that a survey returns.
 const sampleMost = 10
 
-// SurveyJob counts the deliveries that a job would change, for at most ten seconds.
+// SurveyJob counts the deliveries that a job would change, for less than a second.
 func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
 	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
 	found, err := s.survey(ctx, &j, surveyTime)

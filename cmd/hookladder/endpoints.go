@@ -229,8 +229,10 @@ func newEndpointsList(s world) *cobra.Command {
 		Use:   "list",
 		Short: "List endpoints, the newest first",
 		Long: `Lists endpoints, the newest first: all of them, or only the endpoints of a --tenant,
-which may be repeated. --tenant '' lists the endpoints without a tenant.`,
+which may be repeated. --tenant '' lists the endpoints without a tenant. --state and
+--like select further.`,
 		Example: `  hookladder endpoints list
+  hookladder endpoints list --state open --like shop
   hookladder endpoints list --tenant shop_42 --json`,
 		Args: noArgs,
 	}, s)

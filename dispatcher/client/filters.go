@@ -69,8 +69,10 @@ type DeadFilter struct {
 // EndpointFilter selects endpoints.
 type EndpointFilter struct {
 	Tenants []string `query:"tenant" form:"tenant-or-none" doc:"A tenant; empty: the endpoints without a tenant."` // none: all
-	Limit   int      `query:"limit"`                                                                               // 0: the API's default
-	Cursor  string   `query:"cursor"`                                                                              // NextCursor of the page before
+	States  []string `query:"state" words:"state" doc:"A state. With it or like, a page may be short, or empty, while next_cursor continues."`
+	Like    string   `query:"like" doc:"A part of the uid, the tenant, or the host of the URL, in upper or lower case."`
+	Limit   int      `query:"limit"`  // 0: the API's default
+	Cursor  string   `query:"cursor"` // NextCursor of the page before
 }
 
 // AuditFilter selects entries of the audit log. An empty field matches everything, and a

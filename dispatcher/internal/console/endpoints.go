@@ -3,6 +3,12 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -10,18 +16,35 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// endpointsShown is the page length of the list.
-const endpointsShown = 50
+const (
+	// endpointsShown is the page length of the list.
+	endpointsShown = 50
+	// endpointsAtOnce is how many endpoints one call reads, and endpointsMost how many are sorted.
+	endpointsAtOnce, endpointsMost = 500, 2000
+)
 
-// endpointsPage is the list of endpoints, newest first.
+// endpointsPage is the list of endpoints, the worst first.
 type endpointsPage struct {
-	Late   missing // parts: lanes, bars
-	Tenant string
-	All    bool // of all tenants
-	Rows   []endpointRow
-	Wrong  string
-	Pages  listPages
-	May    bool // the visitor may create an endpoint here
+	Late     missing // parts: lanes, bars
+	Tenant   string
+	Like     string // part of a uid, tenant or host
+	State    string // empty: any
+	All      bool   // there is no filter
+	Chips    []stateChip
+	Rows     []endpointRow
+	Matching int  // how many the filter selects
+	Part     bool // there are more endpoints than were read
+	Wrong    string
+	Pages    listPages
+	May      bool // the visitor may create an endpoint here
+}
+
+// stateChip is a state with the number of its endpoints.
+type stateChip struct {
+	Word string
+	N    int
+	URL  string
+	On   bool
 }
 
 // endpointRow is an endpoint with its state and its success rate.
@@ -81,23 +104,128 @@ func (r endpointRow) Since() wire.Time {
 	return r.Lane.Since
 }
 
-// endpoints serves GET …/endpoints.
+// endpoints serves GET …/endpoints: those that fail first, then the most waiting first.
 func endpoints(v *visit) (pageAnswer, error) {
 	q := v.r.URL.Query()
-	page := endpointsPage{Tenant: q.Get("tenant"), All: q.Get("tenant") == "", May: v.mayAdd()}
-	f := client.EndpointFilter{Limit: endpointsShown, Cursor: q.Get("cursor")}
-	if !page.All {
+	page := endpointsPage{Tenant: q.Get("tenant"), Like: q.Get("like"), State: q.Get("state"), May: v.mayAdd()}
+	page.All = !q.Has("tenant") && page.Like == "" && page.State == ""
+	a := pageAnswer{template: "endpoints", title: "Endpoints", section: "endpoints"}
+	if page.State != "" && stateWeight(page.State) == len(endpointStates) {
+		page.Wrong = fmt.Sprintf("The filter state is wrong: there is no state %q.", page.State)
+		a.status, a.body = http.StatusUnprocessableEntity, page
+		return a, nil
+	}
+	f := client.EndpointFilter{Limit: endpointsAtOnce, Cursor: q.Get("cursor"), Like: page.Like}
+	if page.Tenant != "" {
 		f.Tenants = []string{page.Tenant}
 	}
-	list, err := v.Endpoints(v.ctx, f)
+	list, next, err := v.allEndpoints(f)
 	if page.Wrong, err = refusal(err); err != nil {
 		return pageAnswer{}, err
 	}
-	if page.Rows, page.Late, err = v.rows(list.Data); err != nil {
+	if page.Wrong != "" {
+		a.status = http.StatusUnprocessableEntity
+	}
+	list = page.chips(v, list)
+	from, _ := strconv.Atoi(q.Get("from"))
+	from = max(min(from, len(list)), 0)
+	end := min(from+endpointsShown, len(list))
+	page.Matching, page.Part = len(list), next != nil
+	if page.Rows, page.Late, err = v.rows(list[from:end]); err != nil {
 		return pageAnswer{}, err
 	}
-	page.Pages = pagesOf(v.base+"/endpoints", q, f.Cursor, list.NextCursor)
-	return pageAnswer{template: "endpoints", title: "Endpoints", section: "endpoints", body: page}, nil
+	page.Pages = endpointPages(v.base+"/endpoints", q, from, end, len(list), next)
+	a.body = page
+	return a, nil
+}
+
+// allEndpoints reads endpoints, at most endpointsMost. next continues; nil: these are all.
+func (v *visit) allEndpoints(f client.EndpointFilter) (list []wire.EndpointView, next *string, err error) {
+	for {
+		page, err := v.Endpoints(v.ctx, f)
+		if err != nil {
+			return list, nil, err
+		}
+		list = append(list, page.Data...)
+		if page.NextCursor == nil || len(list) >= endpointsMost {
+			return list, page.NextCursor, nil
+		}
+		f.Cursor = *page.NextCursor
+	}
+}
+
+// endpointStates are the states of the list, the one that needs a person most first.
+var endpointStates = []string{"open", "failing", "disabled", "unverified", "paused", "active"}
+
+// stateWeight returns the place of a state in endpointStates.
+func stateWeight(state string) int {
+	if i := slices.Index(endpointStates, state); i >= 0 {
+		return i
+	}
+	return len(endpointStates)
+}
+
+// listedState returns the state of an endpoint in the list. An active one whose attempts fail is failing.
+func listedState(e wire.EndpointView) string {
+	if e.State == "active" && fails(e.State, e.FailingSince) {
+		return "failing"
+	}
+	return e.State
+}
+
+// chips counts the endpoints by their states, and returns those of the chosen state, the worst first.
+func (p *endpointsPage) chips(v *visit, list []wire.EndpointView) []wire.EndpointView {
+	counts := map[string]int{}
+	for _, e := range list {
+		counts[listedState(e)]++
+	}
+	link := func(state string) string {
+		q := v.r.URL.Query()
+		q.Del("from")
+		q.Del("state")
+		if state != "" {
+			q.Set("state", state)
+		}
+		return v.base + "/endpoints?" + q.Encode()
+	}
+	p.Chips = append(p.Chips, stateChip{Word: "all", N: len(list), URL: link(""), On: p.State == ""})
+	for _, state := range endpointStates {
+		if counts[state] > 0 || p.State == state {
+			p.Chips = append(p.Chips, stateChip{Word: state, N: counts[state], URL: link(state), On: p.State == state})
+		}
+	}
+	if p.State != "" {
+		list = slices.DeleteFunc(list, func(e wire.EndpointView) bool { return listedState(e) != p.State })
+	}
+	slices.SortStableFunc(list, func(a, b wire.EndpointView) int {
+		return cmp.Or(cmp.Compare(stateWeight(listedState(a)), stateWeight(listedState(b))), cmp.Compare(b.Waiting, a.Waiting))
+	})
+	return list
+}
+
+// endpointPages returns the links of a page of the list.
+func endpointPages(path string, q url.Values, from, end, all int, next *string) (p listPages) {
+	link := func(from int, cursor string) string {
+		q := maps.Clone(q)
+		q.Del("from")
+		if from > 0 {
+			q.Set("from", strconv.Itoa(from))
+		}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		return path + "?" + q.Encode()
+	}
+	if from > 0 {
+		p.Newest = link(0, "")
+	}
+	switch {
+	case end < all:
+		p.Older = link(end, "")
+	case next != nil:
+		p.Older = link(0, *next)
+	}
+	return p
 }
 
 // mayAdd reports whether the visitor can create an endpoint. A link to a single endpoint

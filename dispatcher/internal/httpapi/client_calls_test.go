@@ -87,7 +87,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 		return err
 	}},
 	"list-endpoints": {func(ctx context.Context, c *client.Client) error {
-		return second(c.Endpoints(ctx, client.EndpointFilter{Tenants: []string{"m"}, Limit: 1, Cursor: aCursor}))
+		return second(c.Endpoints(ctx, client.EndpointFilter{Tenants: []string{"m"}, States: []string{"open"}, Like: "shop", Limit: 1, Cursor: aCursor}))
 	}},
 	"get-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.Endpoint(ctx, "a")) }},
 	"patch-endpoint": {func(ctx context.Context, c *client.Client) error {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -223,13 +224,41 @@ func (s *endpointServer) resumeEndpoint(ctx context.Context, q *api.Request) (*a
 // endpoints serves GET /v1/endpoints.
 func (s *endpointServer) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.EndpointFilter{Tenants: q.All("tenant"), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View}
-	views, next, err := s.listed(ctx, f)
-	if err != nil {
-		return nil, err
+	states, like := q.All("state"), strings.ToLower(q.One("like"))
+	var views []dispatcher.EndpointView
+	var next string
+	for range matchingPages {
+		var err error
+		if views, next, err = s.listed(ctx, f); err != nil {
+			return nil, err
+		}
+		views = slices.DeleteFunc(views, func(v dispatcher.EndpointView) bool {
+			return len(states) > 0 && !slices.Contains(states, string(v.State)) || !alike(q, &v, like)
+		})
+		if len(views) > 0 || next == "" {
+			break
+		}
+		f.Cursor = next
 	}
 	views = own(q, views, func(e *dispatcher.EndpointView) (string, dispatcher.Lane) { return e.Tenant, e.Lane() })
 	data := api.Convert(views, func(e *dispatcher.EndpointView) wire.EndpointView { return outwardEndpoint(q, wireEndpoint(e)) })
 	return api.JSON(http.StatusOK, wire.EndpointPage{Data: data, NextCursor: api.NextCursor(next)})
+}
+
+// matchingPages is how many pages one call reads until an endpoint matches state and like.
+const matchingPages = 20
+
+// alike reports whether the uid, the tenant or the host of an endpoint has a text in it. A link can't
+// see the others.
+func alike(q *api.Request, v *dispatcher.EndpointView, text string) bool {
+	if text == "" {
+		return true
+	}
+	u, err := url.Parse(v.URL)
+	if err == nil && strings.Contains(strings.ToLower(u.Host), text) {
+		return true
+	}
+	return !q.Linked() && (strings.Contains(strings.ToLower(v.UID), text) || strings.Contains(strings.ToLower(v.Tenant), text))
 }
 
 // listed returns a page of endpoints: the only one for a link that is for one.

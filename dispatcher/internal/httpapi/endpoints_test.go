@@ -268,6 +268,18 @@ func TestEndpointsAreListed(t *testing.T) {
 	Get(h, "/v1/endpoints?tenant=")
 	require.Equal(t, dispatcher.EndpointFilter{Tenants: []string{none}, Limit: 50}, f.FilterOf)
 
+	for query, want := range map[string]int{"state=active": 1, "state=open&state=paused": 0, "like=SHOP": 1, "like=nobody": 0, "state=active&like=nobody": 0} {
+		f.Calls = nil
+		page := DecodeAnswer[wire.EndpointPage](t, Get(h, "/v1/endpoints?"+query), 200)
+		require.Len(t, page.Data, want, query)
+		require.NotNil(t, page.NextCursor, query)
+		if want == 0 {
+			require.Len(t, f.Calls, 20, "a call looks at so many pages")
+			require.Equal(t, "c2", f.FilterOf.Cursor)
+		}
+	}
+	RequireField(t, Get(h, "/v1/endpoints?state=broken"), "query.state", "")
+
 	f.There = nil
 	require.Equal(t, `{"data":[],"next_cursor":null}`, Get(h, "/v1/endpoints").Body.String())
 	f.Calls = nil

@@ -77,9 +77,10 @@ const (
 	Retry             // next rung
 	Dead              // no further attempt
 	Back              // no attempt was made: back to the head of its lane, no rung used
+	Snoozed           // its handler lets it wait: no attempt is counted, no rung used
 )
 
-// Verdicts lists all verdicts.
+// Verdicts lists all verdicts of attempts. Snoozed is not one of them, because no attempt is recorded.
 var Verdicts = []Verdict{Delivered, Retry, Dead, Back}
 
 // String returns the verdict as logs and responses spell it.
@@ -93,6 +94,8 @@ func (v Verdict) String() string {
 		return "dead"
 	case Back:
 		return "back"
+	case Snoozed:
+		return "snoozed"
 	default:
 		return "none"
 	}

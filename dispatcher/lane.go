@@ -74,6 +74,9 @@ func QueueNamed(destination string) (name string, ok bool) {
 	return name, ok && ValidQueue(name)
 }
 
+// QueueDestination returns the destination of a queue, which QueueNamed reads.
+func QueueDestination(name string) string { return queuePrefix + name }
+
 // QueueOf returns the name of a lane's queue; empty: not known. The second argument is the stored
 // name, because the lane of a long name has only its hash.
 func QueueOf(lane Lane, stored string) string {

@@ -71,8 +71,8 @@ type Adopted struct {
 
 // Handled is a taker's report about a delivery.
 type Handled struct {
-	Verdict Verdict        // Delivered, Retry or Dead
-	After   *time.Duration // Retry: replaces the rung's wait; nil: it does not
+	Verdict Verdict        // Delivered, Retry, Dead or Snoozed
+	After   *time.Duration // Retry: replaces the rung's wait; nil: it does not. Snoozed: the wait
 	Class   Class          // of a failure: ClassHandler or ClassLease; empty: ClassHandler
 	Error   string         // of a failure, for people
 	At      time.Time      // when it was taken, or its handler began; zero: now
@@ -87,6 +87,15 @@ const handledError = 4 << 10
 func JudgeHandled(c Case, h Handled) Outcome {
 	o := Outcome{Attempt: Attempt{Duration: max(c.Now.Sub(h.At), 0), Verdict: h.Verdict}}
 	if h.Verdict == Delivered {
+		return o
+	}
+	if h.Verdict == Snoozed {
+		c.After = h.After
+		if o.Wait = c.wait(0); !c.expires(c.Now.Add(o.Wait)) {
+			return o
+		}
+		o.Verdict, o.Wait, o.Reason, o.Class = Dead, 0, ReasonExpired, ClassExpired
+		o.Error = "its handler lets it wait until after its message expires"
 		return o
 	}
 	o.Class, o.Error = cmp.Or(h.Class, ClassHandler), handledText(h)

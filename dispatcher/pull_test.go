@@ -23,6 +23,9 @@ func TestWhatATakerSaysIsJudgedWithoutBlame(t *testing.T) {
 		return c
 	}
 	retry := dispatcher.Handled{Verdict: dispatcher.Retry, Error: "no stock"}
+	snoozed := func(d time.Duration) dispatcher.Handled {
+		return dispatcher.Handled{Verdict: dispatcher.Snoozed, After: &d}
+	}
 	later := func(d time.Duration) dispatcher.Handled {
 		h := retry
 		h.After = after(d)
@@ -71,6 +74,15 @@ func TestWhatATakerSaysIsJudgedWithoutBlame(t *testing.T) {
 		"rejected": {
 			of: plain, h: dispatcher.Handled{Verdict: dispatcher.Dead},
 			is: dispatcher.Dead, reason: dispatcher.ReasonRejected, class: dispatcher.ClassHandler,
+		},
+		"snoozed": {of: plain, h: snoozed(time.Hour), is: dispatcher.Snoozed, wait: time.Hour},
+		"snoozed on the last rung, which it does not use": {
+			of: with(func(c *dispatcher.Case) { c.MaxAttempts = 1 }), h: snoozed(0), is: dispatcher.Snoozed,
+		},
+		"snoozed for too long": {of: plain, h: snoozed(2 * ladder.MaxDuration), is: dispatcher.Snoozed, wait: ladder.MaxDuration},
+		"snoozed past expires_at": {
+			of: with(func(c *dispatcher.Case) { c.ExpiresAt = now.Add(time.Minute) }), h: snoozed(time.Minute),
+			is: dispatcher.Dead, reason: dispatcher.ReasonExpired, class: dispatcher.ClassExpired,
 		},
 		"its lease ended": {
 			of: plain, h: dispatcher.Handled{Verdict: dispatcher.Retry, Class: dispatcher.ClassLease},

@@ -115,6 +115,7 @@ type Claimed struct {
 	Due     time.Time // the time at which it was ready, or its scheduled time
 	Attempt int       // the number of the attempt to come, from 1
 	Rung    int       // the number of the attempt on its ladder, from 1, without extra attempts
+	Snoozes int       // how often its handlers let it wait on this ladder
 	Asked   bool      // a person asked for this attempt
 	WaitsOn time.Time // the delivery waits until then if this attempt fails, because the attempt interrupted its ladder; zero: its ladder continues
 	First   bool      // this is its first attempt, without any history
@@ -124,6 +125,10 @@ type Claimed struct {
 	Leased  time.Time // the time of the lease; see Lease
 	Egress  EgressWait
 	NewLane bool // no attempt in its lane ever ended
+
+	// LastError is the error of the attempt before, of a Take without For; empty: there was none, or it
+	// succeeded.
+	LastError string
 }
 
 // EgressWait describes how long a lane waits because of the instances' own network. The zero
@@ -144,7 +149,7 @@ type Lease struct {
 type Settlement struct {
 	ID      DeliveryID
 	Verdict Verdict
-	Wait    time.Duration // Retry: until the next attempt. Back: the delivery alone waits for so long because of Stalled; zero: it is ready at once
+	Wait    time.Duration // Retry, Snoozed: until the next attempt. Back: the delivery alone waits for so long because of Stalled; zero: it is ready at once
 	Reason  DeadReason
 	Due     time.Time     // Back: the time at which it was ready
 	Attempt Attempt       // the attempt; the queue sets its Next

@@ -359,6 +359,11 @@ func (e *Engine) Finish(c dispatcher.Claimed, h dispatcher.Handled, done func(di
 	}, h)
 	s := dispatcher.Settlement{ID: c.ID, Due: c.Due, First: c.First, Leased: c.Leased, Endpoint: endpoint}
 	s.Judged(o)
+	if s.Verdict == dispatcher.Snoozed { // no attempt is counted, so nothing of it is recorded or observed
+		s.Attempt = dispatcher.Attempt{}
+		e.settler.putAndReport(s, true, done)
+		return s.Verdict
+	}
 	s.Attempt.Number, s.Attempt.At, s.Attempt.Resend = c.Attempt, h.At, c.Asked
 	e.settler.putAndReport(s, true, done)
 	d.report(c, s, h.At, true)

@@ -145,6 +145,27 @@ func (e *Engine) Retry(ctx context.Context, id string, lane dispatcher.Lane, del
 	return out, nil
 }
 
+// Reschedule lets the deliveries of a message be due at another time, and returns the changes.
+func (e *Engine) Reschedule(ctx context.Context, id string, at time.Time) (changes []dispatcher.Change, err error) {
+	_, _, err = e.change(ctx, id, "", func(ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
+		var err error
+		changes, err = e.deliveries.Reschedule(ctx, e.name(), ids, at)
+		return changes, err
+	})
+	return changes, err
+}
+
+// Replay attempts deliveries that have ended again. It attempts delivered ones only if delivered is
+// set. It returns the changes that it knows, also with an error.
+func (e *Engine) Replay(ctx context.Context, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, error) {
+	changes, err := e.deliveries.Retry(ctx, e.name(), ids, delivered)
+	e.Stirred()
+	if err != nil {
+		e.pollSoon()
+	}
+	return changes, err
+}
+
 // change changes the deliveries of a message, or only the one in a lane, and reads them again.
 func (e *Engine) change(ctx context.Context, id string, lane dispatcher.Lane, call func([]dispatcher.DeliveryID) ([]dispatcher.Change, error)) ([]dispatcher.Change, []dispatcher.Delivery, error) {
 	record, err := e.reads.Read(ctx, id)

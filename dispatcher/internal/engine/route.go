@@ -147,6 +147,18 @@ func (e *Engine) Timeout(c dispatcher.Claimed) time.Duration {
 	return e.deliverer.defaults(c.Message, e.endpoints.Cache.Cached(c.ID.Lane)).timeout
 }
 
+// MostAttempts returns the number of the last attempt at a delivery of a queue, as far as its ladder says.
+// An attempt that a person asked for while the delivery waited is beside the ladder, so another one
+// follows.
+func (e *Engine) MostAttempts(c dispatcher.Claimed) int {
+	beside := 0
+	if !c.WaitsOn.IsZero() {
+		beside = 1
+	}
+	steps := e.deliverer.defaults(c.Message, nil).ladder.Cut(c.Message.MaxAttempts)
+	return max(c.Attempt-c.Rung+1+steps.Len()+beside, c.Attempt)
+}
+
 // Headers returns the headers of a taken delivery at the given time. They are the headers that
 // a request would have, signed if there is a secret.
 func (e *Engine) Headers(c dispatcher.Claimed, at time.Time) (http.Header, error) {

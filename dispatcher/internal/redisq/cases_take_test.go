@@ -28,6 +28,60 @@ var TakeCases = []redisqtest.Case{
 		r.MustSettle(redisqtest.One, redisqtest.Success(claimed[0]))
 		require.Equal(r, dispatcher.StatusDelivered, r.Inspect(redisqtest.Named("q_a", "m1")).Status)
 	}},
+	{Name: "a snoozed delivery waits without an attempt, and its snoozes are counted", Run: func(r *redisqtest.Rig) {
+		r.Publish("q_a", "m1")
+		id := redisqtest.Named("q_a", "m1")
+		for n := range 3 {
+			c := r.MustTake(redisqtest.One, "q_a", id)[0]
+			require.Equal(r, []int{1, 1, n}, []int{c.Attempt, c.Rung, c.Snoozes})
+			r.MustSettle(redisqtest.One, redisqtest.Snooze(c, time.Minute))
+			r.MustStand(id, dispatcher.StatusScheduled)
+			require.Zero(r, r.State().History[id])
+			r.MustBeSound()
+			require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledLate}, r.Settle(redisqtest.One, redisqtest.Snooze(c, time.Hour)), "its response was lost")
+			r.MustTake(redisqtest.One, "q_a")
+			r.Pass(time.Minute)
+			r.Move()
+		}
+		c := r.MustTake(redisqtest.One, "q_a", id)[0]
+		r.MustSettle(redisqtest.One, redisqtest.Failure(c, time.Minute))
+		r.MustStand(id, dispatcher.StatusRetrying)
+		r.Pass(time.Minute)
+		r.Move()
+		c = r.MustTake(redisqtest.One, "q_a", id)[0]
+		require.Equal(r, []int{2, 2, 3}, []int{c.Attempt, c.Rung, c.Snoozes})
+		require.Equal(r, "answered 500", c.LastError)
+		r.MustSettle(redisqtest.One, redisqtest.Snooze(c, time.Minute))
+		r.MustStand(id, dispatcher.StatusRetrying)
+		r.Pass(time.Minute)
+		r.Move()
+		c = r.MustTake(redisqtest.One, "q_a", id)[0]
+		require.Equal(r, []int{2, 2, 4}, []int{c.Attempt, c.Rung, c.Snoozes})
+		r.MustSettle(redisqtest.One, redisqtest.Death(c, dispatcher.ReasonRejected))
+		r.Retry(id)
+		c = r.MustTake(redisqtest.One, "q_a", id)[0]
+		require.Equal(r, []int{3, 1, 0}, []int{c.Attempt, c.Rung, c.Snoozes}, "a new ladder")
+		r.MustSettle(redisqtest.One, redisqtest.Success(c))
+		r.MustStand(id, dispatcher.StatusDelivered)
+		r.MustBeSound()
+	}},
+	{Name: "a snooze keeps the first success of a delivery that is sent again, and forgets the deaths of its instances", Run: func(r *redisqtest.Rig) {
+		r.Publish("q_a", "m1")
+		id := redisqtest.Named("q_a", "m1")
+		r.MustSettle(redisqtest.One, redisqtest.Success(r.MustTake(redisqtest.One, "q_a", id)[0]))
+		delivered := r.Inspect(id).Delivered
+		r.Pass(time.Hour)
+		r.Retry(id)
+		r.MustSettle(redisqtest.One, redisqtest.Snooze(r.MustTake(redisqtest.One, "q_a", id)[0], 0))
+		r.Move()
+		require.Equal(r, delivered, r.Inspect(id).Delivered)
+		c := r.MustTake(redisqtest.One, "q_a", id)[0]
+		require.Equal(r, 1, c.Snoozes)
+		r.MustSettle(redisqtest.One, redisqtest.Success(c))
+		r.Retry(id)
+		require.Equal(r, delivered, r.Inspect(id).Delivered)
+		r.MustBeSound()
+	}},
 	{Name: "a delivery of an endpoint with consumers is taken too", Run: func(r *redisqtest.Rig) {
 		r.Publish(redisqtest.EpOne, "m1")
 		r.MustTake(redisqtest.One, redisqtest.EpOne)

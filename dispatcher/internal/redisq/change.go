@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -124,6 +125,12 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 		again = 1
 	}
 	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
+}
+
+// Reschedule lets waiting deliveries be due at another time. A delivery that is not changed has no
+// error if an attempt is under way, or if it has ended, else ErrExpired, ErrOrder or ErrNotFound.
+func (s *Store) Reschedule(ctx context.Context, by string, ids []dispatcher.DeliveryID, at time.Time) ([]dispatcher.Change, error) {
+	return s.change(ctx, s.scripts.reschedule, by, ids, []any{at.Add(time.Millisecond - 1).UnixMilli()})
 }
 
 // Erase removes deliveries that have ended; their ids stay known. A delivery that has not ended

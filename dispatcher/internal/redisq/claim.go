@@ -175,7 +175,7 @@ func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispa
 	}
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
-		Attempt: p.Attempts + 1, Rung: p.Climbed() + 1, Asked: p.Asked != 0, WaitsOn: p.WaitsOn(), First: text == "",
+		Attempt: p.Attempts + 1, Rung: p.Climbed() + 1, Snoozes: p.Snoozes, Asked: p.Asked != 0, WaitsOn: p.WaitsOn(), First: text == "",
 		Suspect: p.Suspect(), Alone: p.Alone(),
 	})
 }

@@ -36,6 +36,9 @@ var begunSrc string
 //go:embed lua/cancel.lua
 var cancelSrc string
 
+//go:embed lua/reschedule.lua
+var rescheduleSrc string
+
 //go:embed lua/retry.lua
 var retrySrc string
 
@@ -68,6 +71,7 @@ type scripts struct {
 	schedule, move, claim, settle, reap, begun conn.Script
 	cancel, retry, lane, forget, sweep, trim   conn.Script
 	beat, purge, take, adopt, erase, endWaits  conn.Script
+	reschedule                                 conn.Script
 
 	read  read.Scripts
 	lanes read.LaneScripts
@@ -78,7 +82,7 @@ type scripts struct {
 func (c *scripts) all() []conn.Script {
 	changes := []conn.Script{
 		c.schedule, c.move, c.claim, c.settle, c.reap, c.cancel, c.retry, c.lane, c.forget, c.sweep, c.trim,
-		c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits,
+		c.beat, c.purge, c.take, c.adopt, c.erase, c.begun, c.endWaits, c.reschedule,
 	}
 	return slices.Concat(changes, c.read.All(), c.lanes.All())
 }
@@ -101,23 +105,24 @@ func newScripts(given bool) scripts {
 func makeScripts(given bool) scripts {
 	make := func(name string, parts ...string) conn.Script { return conn.MakeScript(given, name, parts...) }
 	return scripts{
-		schedule: make("schedule", conn.PartOrder, conn.PartExpiry, scheduleSrc),
-		move:     make("move", conn.PartOrder, conn.PartTaken, conn.PartReach, conn.PartExpiry, moveSrc),
-		claim:    make("claim", conn.PartOrder, conn.PartLeaseReady, claimSrc),
-		take:     make("take", conn.PartOrder, conn.PartLeaseReady, conn.PartTaken, takeSrc),
-		adopt:    make("adopt", conn.PartOrder, conn.PartTaken, adoptSrc),
-		settle:   make("settle", conn.PartOrder, conn.PartOutcome, settleSrc),
-		reap:     make("reap", conn.PartOrder, reapSrc),
-		begun:    make("begun", begunSrc),
-		cancel:   make("cancel", conn.PartOrder, conn.PartReach, conn.PartJob, cancelSrc),
-		retry:    make("retry", conn.PartOrder, conn.PartExpiry, conn.PartJob, retrySrc),
-		purge:    make("purge", conn.PartJob, conn.PartCut, purgeSrc),
-		erase:    make("erase", conn.PartCut, eraseSrc),
-		lane:     make("lane", laneSrc),
-		forget:   make("forget", forgetSrc),
-		endWaits: make("end_waits", endWaitsSrc),
-		sweep:    make("sweep", conn.PartOrder, sweepSrc),
-		trim:     make("trim", conn.PartPosition, conn.PartCut, conn.PartTaken, conn.PartExpiry, trimSrc),
+		schedule:   make("schedule", conn.PartOrder, conn.PartExpiry, scheduleSrc),
+		move:       make("move", conn.PartOrder, conn.PartTaken, conn.PartReach, conn.PartExpiry, moveSrc),
+		claim:      make("claim", conn.PartOrder, conn.PartLeaseReady, claimSrc),
+		take:       make("take", conn.PartOrder, conn.PartLeaseReady, conn.PartTaken, takeSrc),
+		adopt:      make("adopt", conn.PartOrder, conn.PartTaken, adoptSrc),
+		settle:     make("settle", conn.PartOrder, conn.PartOutcome, settleSrc),
+		reap:       make("reap", conn.PartOrder, reapSrc),
+		begun:      make("begun", begunSrc),
+		cancel:     make("cancel", conn.PartOrder, conn.PartReach, conn.PartJob, cancelSrc),
+		retry:      make("retry", conn.PartOrder, conn.PartExpiry, conn.PartJob, retrySrc),
+		reschedule: make("reschedule", conn.PartOrder, conn.PartReach, rescheduleSrc),
+		purge:      make("purge", conn.PartJob, conn.PartCut, purgeSrc),
+		erase:      make("erase", conn.PartCut, eraseSrc),
+		lane:       make("lane", laneSrc),
+		forget:     make("forget", forgetSrc),
+		endWaits:   make("end_waits", endWaitsSrc),
+		sweep:      make("sweep", conn.PartOrder, sweepSrc),
+		trim:       make("trim", conn.PartPosition, conn.PartCut, conn.PartTaken, conn.PartExpiry, trimSrc),
 
 		beat: conn.NewScript("beat", beatSrc),
 

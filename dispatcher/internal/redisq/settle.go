@@ -132,7 +132,7 @@ func (s *Store) reportFailing(a *conn.Reply, now time.Time, batch []dispatcher.S
 
 // verdicts maps each verdict to its letter in the script.
 var verdicts = map[dispatcher.Verdict]string{
-	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b",
+	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b", dispatcher.Snoozed: "z",
 }
 
 // waitsAlone is the letter of a delivery that was handed back and waits for a key, while its lane

@@ -66,13 +66,24 @@ func (s *Store) readTaken(r *conn.Call, taken *dispatcher.Taken) error {
 		a.Err = more.Err
 	}
 	lanes := readLanes(a)
+	failures, failed := conn.Reply{Values: a.List()}, map[dispatcher.DeliveryID]string(nil)
+	for a.Err == nil && failures.More() {
+		name, newest := failures.Text(), failures.Text()
+		if a.Err = failures.Err; failed == nil {
+			failed = map[dispatcher.DeliveryID]string{}
+		}
+		if attempt, err := conn.ParseAttempt(newest); err == nil { // an unreadable one counts as none
+			id, _ := dispatcher.ParseDeliveryID(name)
+			failed[id] = attempt.Error
+		}
+	}
 	first := len(taken.Claimed)
 	for a.More() {
 		taken.Claimed = s.readClaimed(a, taken.Claimed)
 	}
 	for k := range taken.Claimed[first:] {
 		c := &taken.Claimed[first+k]
-		c.Leased, c.Version = leasedAt(h), lanes[c.ID.Lane].version
+		c.Leased, c.Version, c.LastError = leasedAt(h), lanes[c.ID.Lane].version, failed[c.ID]
 	}
 	s.observeDeaths(h)
 	s.observeEnds(h.Partition, h.Ended)

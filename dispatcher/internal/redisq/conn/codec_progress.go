@@ -19,6 +19,7 @@ type Progress struct {
 	Delivered                      time.Time // its first success, before it was sent again; zero: none
 	Answered                       int       // the status of that response
 	Number                         int       // the number of that attempt
+	Snoozes                        int       // how often its handlers let it wait on this ladder
 }
 
 // Climbed returns the number of attempts on the delivery's ladder, without the extra ones.
@@ -70,6 +71,12 @@ func ParseProgress(text string) (p Progress, err error) {
 	if text == "" {
 		return p, nil
 	}
+	if at := strings.LastIndex(text, " z"); at > 0 {
+		if p.Snoozes, err = strconv.Atoi(text[at+2:]); err != nil { // then it is a field that we do not know
+			p.Snoozes = 0
+		}
+	}
+	snoozes := p.Snoozes
 	words := strings.SplitN(text, " ", 12)
 	if len(words) < 8 || len(text) > progressMost || words[5] == "" {
 		return p, errProgress
@@ -90,7 +97,7 @@ func ParseProgress(text string) (p Progress, err error) {
 	}
 	p = Progress{
 		Attempts: int(numbers[0]), Base: int(numbers[1]), Deaths: int(numbers[2]), Status: int(numbers[3]),
-		Asked: int64(numbers[4]), Beside: int(beside),
+		Asked: int64(numbers[4]), Beside: int(beside), Snoozes: snoozes,
 	}
 	if sent {
 		p.Job, _ = strconv.ParseInt(job, 10, 64) // a job of ours has a smaller number

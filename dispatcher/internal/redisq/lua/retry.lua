@@ -3,9 +3,10 @@
 -- needs: common(at_now, call, created_at, expires_at, first_write, floor, format, kept_record, lane_of,
 --   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS),
 --   lane_state(all_paused, lanes, load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job,
---   waiting_status, with_beside, with_job, with_success), sums(count, count_dead, log_line, sums), finish(finish),
---   ends(count_job_ends, ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of), expiry(set_expiry,
---   watch_expiry), job(DONE_BEFORE, PASSED, accepted_since, count_code, job_slots, parse_job, read_job, write_job)
+--   waiting_status, with_beside, with_job, with_success, without_snoozes), sums(count, count_dead, log_line, sums),
+--   finish(finish), ends(count_job_ends, ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of),
+--   expiry(set_expiry, watch_expiry), job(DONE_BEFORE, PASSED, accepted_since, count_code, job_slots, parse_job,
+--   read_job, write_job)
 --
 -- ARGV[3] again  1: delivered ones are sent again
 -- ARGV[4] job    a job that calls, as job.lua reads it; empty: a person does
@@ -63,6 +64,7 @@ end
 -- attempts so far. It returns nil if the delivery has not ended.
 local function ended_before(delivery, l, text, done_at)
   local attempts, _, _, status, _, reason, more = parse_progress(text)
+  more = without_snoozes(more)
   if sure('ZREM', DEAD, delivery) == 1 then
     count('dead', -1)
     count_dead(l.name, reason, -1)

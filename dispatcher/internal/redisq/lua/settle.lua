@@ -10,8 +10,8 @@
 -- ARGV[..]  a character for each outcome: of a first success its latency class, and - of any other
 -- ARGV[..]  three digits for each outcome: the status of a first success, 000 of any other. Empty: each of these has 200
 -- ARGV[..]  for each outcome: delivery, and behind it, but of a first success: verdict (d delivered, r retry, x dead, b back,
---           w back, and it alone waits for a key), latency class, status (0: no response), ms (r, w: wait; b: since when it
---           was ready), number of the attempt (0: there was none), reason (x; else -), meta, excerpt (both empty: nothing
+--           w back, and it alone waits for a key, z snooze: it waits, and no attempt counts), latency class, status (0: no
+--           response), ms (r, w, z: wait; b: since when it was ready), number of the attempt (0: there was none), reason (x; else -), meta, excerpt (both empty: nothing
 --           for the history), blame, ms of the lease (without an attempt settle needs that very lease; 0: any). Blame: the
 --           ms for which the lane waits; ! before it if the failure counts for its breaker and the lane fails, ? if the lane
 --           only fails, then , and the ms after which the lane is given up; e behind it if our own network failed; or ~ and

@@ -1,7 +1,7 @@
 -- take: lease ready deliveries of lanes that are taken from, an equal share of each.
 -- needs: common(by, call, ceil_now, first_write, in_chunks, now, num, split, sub, sure), lane_state(all_paused, lanes,
---   load_lanes, loaded), slots(slots, take_tokens, tokens_of), leases(write_leases), finish(finish), ends(ended,
---   write_ends), lease_ready(lease_ready), taken(lease_until)
+--   load_lanes, loaded), slots(slots, take_tokens, tokens_of), sums(append_pair), leases(write_leases), finish(finish),
+--   ends(ended, write_ends), lease_ready(lease_ready), taken(lease_until)
 --
 -- ARGV[3] most   deliveries to lease
 -- ARGV[4] bytes  most of records to answer, but for one delivery
@@ -11,13 +11,14 @@
 -- ARGV[8] suspects  most of the deliveries that are suspects, if the leases are the caller's
 -- ARGV[9..]      the lanes, each once
 -- returns now, due, weight, ms at which the leases end, number that ended instead, number without a record, lanes of which
---   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), then for each:
---   delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
+--   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), failures (delivery
+--   and newest entry of its history, for each that failed before, if the leases are the caller's), then for each: delivery,
+--   due ms, progress, record; "fenced" alone when the instance was declared dead
 local wanted, most_bytes, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = { unpack(ARGV, 9) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
 first_write()
-local answer = { 0, 0, 0, 0, 0, 0, {}, {} }
+local answer = { 0, 0, 0, 0, 0, 0, {}, {}, {} }
 load_lanes({ unpack(names) })
 
 -- free returns how many deliveries of a lane may be taken now, by its limits and its ready list. It reads the list whatever the
@@ -67,9 +68,13 @@ if k > 0 then
   if lasts == 0 then
     if call('HLEN', TOKENS) > 0 then in_chunks('HDEL', TOKENS, taken.names) end -- the last lease is the caller's now
     write_leases(leases)
+    for at = 10, #answer, 4 do
+      local newest = answer[at + 2] ~= '' and sure('LINDEX', HISTORY .. answer[at], 0)
+      if newest then append_pair(answer[9], answer[at], newest) end
+    end
   elseif #leases > 0 then
     local rungs = {}
-    for at = 9, #answer, 4 do rungs[answer[at]] = answer[at + 2] end
+    for at = 10, #answer, 4 do rungs[answer[at]] = answer[at + 2] end
     answer[4] = num(ceil_now + lasts)
     lease_until(leases, ceil_now + lasts, ARGV[6], ARGV[7], rungs)
   end

@@ -264,6 +264,10 @@ func (r *raw) readDeliveries() {
 		var p Progress
 		var reason string
 		var job int
+		if at := strings.LastIndex(text, " z"); at > 0 {
+			r.whole(text[at:], " z%d", &p.Snoozes)
+			text = text[:at]
+		}
 		format := "%d %d %d %d %d %s %d %d"
 		if strings.Contains(text, "+") {
 			format += "+"

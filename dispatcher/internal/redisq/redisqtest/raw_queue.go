@@ -150,6 +150,11 @@ func (r *Raw) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID
 	return changes, r.heard(), err
 }
 
+func (r *Raw) Reschedule(ctx context.Context, by string, ids []dispatcher.DeliveryID, at time.Time) ([]dispatcher.Change, []Hint, error) {
+	changes, err := r.Whole.Reschedule(ctx, by, ids, at)
+	return changes, r.heard(), err
+}
+
 func (r *Raw) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryID, delivered bool) ([]dispatcher.Change, []Hint, error) {
 	changes, err := r.Whole.Retry(ctx, by, ids, delivered)
 	return changes, r.heard(), err

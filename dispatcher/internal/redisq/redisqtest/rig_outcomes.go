@@ -43,6 +43,11 @@ func HandBack(c dispatcher.Claimed) dispatcher.Settlement {
 	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased}
 }
 
+// Snooze returns a claim whose handler lets it wait.
+func Snooze(c dispatcher.Claimed, wait time.Duration) dispatcher.Settlement {
+	return dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Snoozed, Wait: wait, Leased: c.Leased}
+}
+
 // Answered returns an attempt with an HTTP status.
 func Answered(c dispatcher.Claimed, v dispatcher.Verdict, status int) dispatcher.Settlement {
 	return dispatcher.Settlement{

@@ -67,6 +67,8 @@ type Progress struct {
 	Reason   dispatcher.DeadReason
 	Beside   int // attempts of this ladder that do not count on it
 
+	Snoozes int // how often a handler let it wait on this ladder
+
 	Delivered int64 // ms: the time of the first success, before a resend; 0: there was none
 }
 

@@ -43,6 +43,7 @@
 --                          new ladder, else the due time in ms that it interrupted; reason: - for none; beside: attempts
 --                          of this ladder that a person asked for while it waited; job: the last one that retried it, or
 --                          could not, 0 none; a + behind it until the delivery ends, or another sends it. Three more follow if it was delivered and sent again: when in ms, the status of that answer, the number of that attempt.
+--                          The last one is z and how often its handler let it wait on this ladder, if it did.
 --                          Further fields are ignored and kept
 --   :history:<l>:<i> list  newest first "<due of next, 0 none> <length of meta> <meta><excerpt>", at most 32
 --   :done :cancelled :dead zset <lane>:<id> by end time. In :done a part below a ms, as .204, is the status of a first success

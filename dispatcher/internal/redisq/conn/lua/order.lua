@@ -40,6 +40,7 @@
 --   leased     done       settle        the attempt succeeded, or a late one had                  d, delivered
 --   leased     due        settle        the attempt failed, and the ladder has a next rung        r
 --                                       or no key opens the headers of its message                b
+--                                       or its handler lets it wait                               z
 --   leased     ready      settle        it is handed back                                         b
 --   leased     dead       settle        the attempt failed for good, or its endpoint is disabled  x, dead disabled, dead expired
 --   leased     cancelled  settle        it is marked as cancelled, or its endpoint is deleted     cancelled
@@ -53,6 +54,7 @@
 --   due        cancelled  cancel        somebody cancels it                                       cancelled
 --   ready      cancelled  cancel        somebody cancels it, and it is found in its list          cancelled
 --   behind     cancelled  cancel        somebody cancels it                                       cancelled
+--   ready      due        reschedule    somebody asks for another time                            none
 --   due        ready      retry         somebody asks for an attempt                              resent
 --   done       ready      retry         somebody sends it again                                   resent anew
 --   done       behind     retry         the same, and another of its ordering key is not ended    resent anew

@@ -16,6 +16,7 @@ local function widen(l, n) l.window = math.min(l.window + n, l.limits.top) end
 -- learn changes the window and the class of a lane by the response to an attempt. Without an attempt the lane gets its token
 -- back. Consumers set their own pace, so their lanes learn nothing.
 local function learn(i, l)
+  if ARGV[i + VERDICT] == 'z' then return end -- a handler ran, so the token is used
   if ARGV[i + NUMBER] == '0' or ARGV[i + VERDICT] == 'b' then
     return_token(l)
     return

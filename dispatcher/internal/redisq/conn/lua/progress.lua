@@ -42,6 +42,9 @@ local function with_success(more, at, status, number)
   return find(more, '^ %d+ %d+%+?$') and format('%s %s %d %d', more, score_ms(at), status, number) or more
 end
 
+-- without_snoozes removes the count of snoozes at the end of more (verdict.lua), because a new ladder begins.
+local function without_snoozes(more) return (string.gsub(more, ' z%d+$', '')) end
+
 -- job_of_more returns the number of the job in more, with_job writes it. sent: the delivery belongs to the job from now on,
 -- until it ends or another job sends it. Without a job, with_job says that the delivery belongs to none.
 local function job_of_more(more) return match(more, '^ %d+ (%d+)') end

@@ -1,10 +1,10 @@
 -- verdict: the change that settle makes to a delivery by the verdict of an outcome. It is put behind outcome. i: the place of the
 -- outcome in ARGV, as settle has it.
--- needs: common(at_now, by, call, ceil_now, expires_at, find, marked_delivered, match, now, num, split, sub, sure),
---   lane_state(ready_length), progress(parse_progress, progress_text, waiting_status, with_beside), sums(append_pair,
---   count, log_line), ends(end_dead, end_marked, end_time, end_with_lane, ended, ends_with_lane, progress_entries,
---   removed_marks, write_ends), order(set_ahead_of), outcome(BLAME, EXCERPT, META, NUMBER, REASON, STATUS, VERDICT,
---   WAIT, learn, record_failure, record_success)
+-- needs: common(at_now, by, call, ceil_now, expires_at, find, format, marked_delivered, match, now, num, split, sub,
+--   sure), lane_state(ready_length), progress(parse_progress, progress_text, waiting_status, with_beside),
+--   sums(append_pair, count, log_line), ends(end_dead, end_marked, end_time, end_with_lane, ended, ends_with_lane,
+--   progress_entries, removed_marks, write_ends), order(set_ahead_of), outcome(BLAME, EXCERPT, META, NUMBER, REASON,
+--   STATUS, VERDICT, WAIT, learn, record_failure, record_success)
 
 -- Lists that settle writes: due times and deliveries; the places in ARGV of the outcomes that are handed back; deliveries and
 -- their marks; deliveries that are not due any more.
@@ -128,6 +128,16 @@ local function settle_leased(i, l, text, mark) -- rare
     count(waiting_status(text), 1)
     append_pair(rung_dues, num(ceil_now + tonumber(ARGV[i + WAIT])), delivery)
     unopened[#unopened + 1] = delivery
+    l.waiting = l.waiting + 1
+    return '1', false
+  end
+  if verdict == 'z' then -- its handler returned, so its instance did not die of it, and whoever asked for the attempt had it
+    local a, b, _, s, _, _, more = parse_progress(text)
+    local rest, n = match(more, '^(.-) z(%d+)$')
+    append_pair(progress_entries, delivery, progress_text(a, b, 0, s, 0, '-', format('%s z%d', rest or more, (tonumber(n) or 0) + 1)))
+    count(waiting_status(text), 1)
+    append_pair(rung_dues, num(ceil_now + tonumber(ARGV[i + WAIT])), delivery)
+    attempted[#attempted + 1] = delivery
     l.waiting = l.waiting + 1
     return '1', false
   end

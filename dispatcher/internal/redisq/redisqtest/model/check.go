@@ -160,7 +160,7 @@ func (m *model) compareHint(partition int, s redisqtest.State, f *redisqtest.Fau
 // the deaths and the request of a person count only if the delivery waits.
 func meaningful(p redisqtest.Progress, d *modelDelivery) redisqtest.Progress {
 	if !d.Place.Waits() || d.mark != redisqtest.MarkNone {
-		p.Base, p.Deaths, p.Asked, p.Beside = 0, 0, 0, 0
+		p.Base, p.Deaths, p.Asked, p.Beside, p.Snoozes = 0, 0, 0, 0, 0
 	}
 	return p
 }

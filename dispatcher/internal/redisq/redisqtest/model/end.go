@@ -93,6 +93,9 @@ func (m *model) someOutcome(c dispatcher.Claimed) dispatcher.Settlement {
 		s.Attempt = dispatcher.Attempt{}
 		return s
 	default:
+		if m.rng.IntN(4) == 0 {
+			return redisqtest.Snooze(c, wait)
+		}
 		s := redisqtest.HandBack(c)
 		s.Due = m.Now.Truncate(time.Millisecond)
 		switch m.rng.IntN(4) {
@@ -189,11 +192,16 @@ func (m *model) settled(s dispatcher.Settlement, d *modelDelivery, fronts *[]dis
 	case mark == redisqtest.MarkCancelled:
 		m.count(s, d)
 		m.end(s.ID, redisqtest.PlaceCancelled)
-	case s.Verdict == dispatcher.Back && m.ended(s.ID.Lane):
+	case (s.Verdict == dispatcher.Back || s.Verdict == dispatcher.Snoozed) && m.ended(s.ID.Lane):
 		m.giveUp(s.ID)
 		return dispatcher.SettledEnd
 	case s.Verdict == dispatcher.Back && s.Wait > 0:
 		d.unopened = cmp.Or(d.unopened, m.ms())
+		m.moveTo(s.ID, redisqtest.Found{Place: redisqtest.PlaceDue, At: m.from() + s.Wait.Milliseconds()})
+		return dispatcher.SettledOK
+	case s.Verdict == dispatcher.Snoozed:
+		d.unopened, d.progress.Deaths, d.progress.Asked = 0, 0, 0
+		d.progress.Snoozes++
 		m.moveTo(s.ID, redisqtest.Found{Place: redisqtest.PlaceDue, At: m.from() + s.Wait.Milliseconds()})
 		return dispatcher.SettledOK
 	case s.Verdict == dispatcher.Back:
@@ -273,6 +281,7 @@ func (m *model) learn(s dispatcher.Settlement) {
 	limit := m.Setup.Limit(m.limits[s.ID.Lane])
 	l.window = min(l.window, limit)
 	switch took := s.Attempt.Duration; {
+	case s.Verdict == dispatcher.Snoozed: // its token is used
 	case s.Verdict == dispatcher.Back || s.Attempt.Number == 0:
 		m.refund(s.ID.Lane, 1)
 	case m.pulled(s.ID.Lane): // takers set their own pace

@@ -163,7 +163,7 @@ func (m *model) step() {
 		exposed bool // faults may happen during it
 	}{
 		{12, m.doPass, false}, {3, m.doSetBack, false}, {20, m.doSchedule, true}, {12, m.doMove, true}, {26, m.doClaim, true},
-		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {5, m.doReap, true}, {2, m.doSuspect, false}, {6, m.doBegin, true},
+		{26, m.doSettle, true}, {4, m.doSettleAgain, true}, {7, m.doCancel, true}, {7, m.doRetry, true}, {4, m.doReschedule, true}, {5, m.doReap, true}, {2, m.doSuspect, false}, {6, m.doBegin, true},
 		{4, m.doTrim, true}, {8, m.doLimit, true}, {1, m.doSweep, true}, {2, m.doBeat, true},
 		{6, m.doReconcile, true}, {14, m.doTake, true}, {8, m.doAdopt, true}, {3, m.doExtend, true}, {4, m.compareList, false}, {8, m.doWalk, false}, {3, m.doEndWaits, true}, {3, m.doCopy, false}, {3, m.doRestore, false},
 	}

@@ -2,6 +2,8 @@ package model
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,6 +55,51 @@ func (m *model) retried(id dispatcher.DeliveryID, got dispatcher.Change, deliver
 	}
 }
 
+func (m *model) doReschedule() {
+	m.Helper()
+	m.rescheduleSome(m.someDeliveries(), m.Now.Add(pick(m.rng, -time.Hour, 0, 5*time.Second, time.Hour)))
+}
+
+// rescheduleSome lets deliveries be due at another time.
+func (m *model) rescheduleSome(ids []dispatcher.DeliveryID, at time.Time) {
+	m.Helper()
+	m.logf("reschedule %v to %s", ids, at)
+	m.calls("reschedule")
+	ms := ceilMillis(at)
+	for i, got := range m.changeSome(func(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, []redisqtest.Hint, error) {
+		return m.Queue.Reschedule(ctx, by, ids, at)
+	}, ids) {
+		if !m.came(ids[i].Lane) {
+			continue
+		}
+		d := m.deliveries[ids[i]]
+		want, wantErr := false, error(nil)
+		var expires time.Time
+		if d != nil {
+			expires = m.messages[recordKey{m.Partition(ids[i].Lane), ids[i].Message}].message.ExpiresAt
+		}
+		switch {
+		case d == nil:
+			wantErr = dispatcher.ErrNotFound
+		case !expires.IsZero() && ms >= expires.UnixMilli():
+			wantErr = dispatcher.ErrExpired
+		case d.mark != redisqtest.MarkNone:
+		case d.Place == redisqtest.PlaceBehind:
+			wantErr = dispatcher.ErrOrder
+		case d.Place == redisqtest.PlaceDue:
+			d.At, want = ms, true
+		case d.Place == redisqtest.PlaceReady: // a short list is read whole
+			m.ready[ids[i].Lane] = slices.DeleteFunc(m.ready[ids[i].Lane], func(other dispatcher.DeliveryID) bool { return other == ids[i] })
+			m.moveTo(ids[i], redisqtest.Found{Place: redisqtest.PlaceDue, At: ms})
+			d.progress.Asked, want = 0, true
+		}
+		if got.ID == ids[i] {
+			require.Equal(m, want, got.Changed, "%s", ids[i])
+			require.ErrorIs(m, got.Err, wantErr, "%s", ids[i])
+		}
+	}
+}
+
 // keepsFromRetry returns the reason why a retry is refused: the first one that
 // applies, or nil.
 func (m *model) keepsFromRetry(id dispatcher.DeliveryID, delivered bool) error {
@@ -88,7 +135,7 @@ func (m *model) startAgain(id dispatcher.DeliveryID) {
 	}
 	m.lane(id.Lane)
 	if d.Place != redisqtest.PlaceDue {
-		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Asked = d.progress.Attempts, 0, 0, 1
+		d.progress.Base, d.progress.Deaths, d.progress.Beside, d.progress.Snoozes, d.progress.Asked = d.progress.Attempts, 0, 0, 0, 1
 		if m.join(id) {
 			return
 		}

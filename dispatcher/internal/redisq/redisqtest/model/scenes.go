@@ -229,6 +229,10 @@ func sceneExpiredBehind(m *model) {
 func sceneCancelAndRetry(m *model) {
 	due := m.publishTo("m1", "a", delayed)
 	m.retrySome([]dispatcher.DeliveryID{due}, false)
+	m.rescheduleSome([]dispatcher.DeliveryID{due}, m.Now.Add(time.Minute))
+	m.compare()
+	m.rescheduleSome([]dispatcher.DeliveryID{due}, m.Now)
+	m.moveAll(redisqtest.One)
 	m.settleOne(redisqtest.One, redisqtest.Success(m.claimOne(redisqtest.One)))
 	m.retrySome([]dispatcher.DeliveryID{due}, true)
 	m.settleOne(redisqtest.One, redisqtest.Death(m.claimOne(redisqtest.One), dispatcher.ReasonGone))

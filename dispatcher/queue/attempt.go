@@ -198,18 +198,11 @@ func (a *attempt) fits() bool {
 
 // run calls the handler and records the outcome.
 func (a *attempt) run() {
-	h, m := a.handlers, a.claimed.Message
+	h := a.handlers
 	a.began, a.timeout = h.engine.Now(), h.engine.Timeout(a.claimed)
-	a.delivery = Delivery{
-		ID: a.claimed.ID.String(), MessageID: m.ID, Queue: a.of.queue, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject,
-		Attempt: a.claimed.Attempt, Body: m.Body, ContentType: m.ContentType, CreatedAt: m.CreatedAt,
-	}
-	if len(m.Headers) > 0 {
-		a.delivery.Headers = make(map[string]string, len(m.Headers))
-		for _, header := range m.Headers {
-			a.delivery.Headers[header.Name] = header.Value
-		}
-	}
+	a.delivery = newDelivery(a.claimed.ID, a.of.queue, a.claimed.Message)
+	a.delivery.Attempt, a.delivery.MaxAttempts = a.claimed.Attempt, h.engine.MostAttempts(a.claimed)
+	a.delivery.Snoozes, a.delivery.LastError = a.claimed.Snoozes, a.claimed.LastError
 	ctx, cancel := context.WithTimeout(h.cut, a.timeout)
 	defer cancel()
 	ctx = a.trace(ctx)
@@ -223,6 +216,21 @@ func (a *attempt) run() {
 		a.finish(ctx, result)
 	}()
 	result = a.call(ctx)
+}
+
+// newDelivery returns the delivery of a message, without the fields of an attempt.
+func newDelivery(id dispatcher.DeliveryID, queue string, m *dispatcher.Message) Delivery {
+	d := Delivery{
+		ID: id.String(), MessageID: m.ID, Queue: queue, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject,
+		Body: m.Body, ContentType: m.ContentType, CreatedAt: m.CreatedAt, ExpiresAt: m.ExpiresAt,
+	}
+	if len(m.Headers) > 0 {
+		d.Headers = make(map[string]string, len(m.Headers))
+		for _, header := range m.Headers {
+			d.Headers[header.Name] = header.Value
+		}
+	}
+	return d
 }
 
 // handlerContext is the context of a handler. It contains the delivery.
@@ -258,13 +266,15 @@ func (a *attempt) finish(ctx context.Context, r handlerResult) {
 		out.Verdict, out.Class = dispatcher.Delivered, dispatcher.ClassNone
 	case r.skip:
 		out.Verdict = dispatcher.Dead
+	case r.snooze:
+		out.Verdict = dispatcher.Snoozed
 	case r.raised, r.after != nil, expired:
 	case h.cut.Err() != nil:
 		h.engine.HandBack(a.claimed) // it failed because the program stops
 		a.endSpan(dispatcher.Handled{Verdict: dispatcher.Back})
 		return
 	}
-	if r.failed && expired {
+	if r.failed && !r.snooze && expired {
 		out.Class = dispatcher.ClassTimeout
 	}
 	a.record(out)

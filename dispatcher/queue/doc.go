@@ -14,7 +14,8 @@
 //	err = q.Run(ctx)
 //
 // Every published task ends delivered, dead or cancelled, whichever programs die. A
-// failed handler is retried after the waits of the ladder. A panic is a failure too. If a
+// failed handler is retried after the waits of the ladder. A panic is a failure too. A handler
+// knows its attempt and the last one (Delivery.Last), and may wait without an attempt (Snooze). If a
 // program is killed, another one handles its deliveries within ten seconds. So a handler
 // may receive a task twice, and recognizes it by Delivery.MessageID.
 //
@@ -33,6 +34,8 @@ package queue
 //
 //   - publish.go accepts a task or a callback.
 //   - handle.go defines handlers.
+//   - mux.go chooses a handler by the topic.
 //   - take.go leases deliveries for free workers.
 //   - attempt.go calls a handler and settles the delivery.
 //   - result.go reads the handler's error.
+//   - dead.go calls Options.OnDead.

@@ -42,6 +42,11 @@ var (
 	// ErrUnrecorded means that outcomes of attempts could not be recorded. The text has
 	// their number.
 	ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
+	// ErrBegun means that a delivery can't wait until another time, because it is handled now, or has
+	// ended.
+	ErrBegun = errors.New("it is handled now, or has ended")
+	// ErrNoHandler means that a Mux has no handler for the topic of a delivery.
+	ErrNoHandler = errors.New("no handler for its topic")
 	// ErrSkipRetry is matched by the errors of SkipRetry. A handler may also wrap it itself.
 	ErrSkipRetry = errors.New("another attempt makes no sense")
 )
@@ -101,6 +106,16 @@ var details = map[string]string{
 	"a bare URL needs a secret to sign with: set SIGNING_SECRET":                     "needs a secret to sign with",
 	"must not hold a user or password; use headers":                                  "must not hold a user or password; use Headers",
 	"must be 1 to 64 of A-Z a-z 0-9 _ . -, not beginning with u_ or q_, as lanes do": queueRule,
+}
+
+// wrongID is the mistake of a call with the id of no message.
+var wrongID = &InvalidError{Fields: []FieldError{{Field: "id", Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"}}}
+
+// checkQueue adds a mistake if name is not one of a queue.
+func (e *InvalidError) checkQueue(field, name string) {
+	if !dispatcher.ValidQueue(name) {
+		e.add(field, queueRule)
+	}
 }
 
 // queueRule is what the name of a queue must be.

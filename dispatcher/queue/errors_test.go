@@ -112,7 +112,7 @@ func TestAMistakeIsNamedByTheFieldInGo(t *testing.T) {
 		"AttemptTimeout": time.Millisecond, "Ladder": []time.Duration{-1}, "LadderJitter": 2.0, "MaxAttempts": -1, "MaxInFlight": -1, "MaxWaiting": -1,
 		"MaxBody": 5 << 20, "FanoutMax": -1, "EncryptionKey": queue.NewKey("short"), "HeaderPrefix": "x", "Retention": -time.Second,
 		"RetentionMax": -1, "DedupMax": -1, "DeadRetention": -time.Second, "DeadMax": -1, "Log": &slog.Logger{},
-		"Dial": nil, "Credentials": nil, "Poll": nil, "RedisMaster": nil, "RedisCAFile": nil, "Forgetful": nil, "Grace": nil, "TracerProvider": nil, // any value, or see below
+		"Dial": nil, "Credentials": nil, "OnDead": nil, "Poll": nil, "RedisMaster": nil, "RedisCAFile": nil, "Forgetful": nil, "Grace": nil, "TracerProvider": nil, // any value, or see below
 	}, func(field string, o queue.Options) {
 		_, err := queue.Open(t.Context(), url, o)
 		refused(t, err, "Options."+field)

@@ -20,11 +20,19 @@ type Delivery struct {
 	Tenant      string
 	Subject     string
 	Attempt     int // from 1
+	MaxAttempts int // the number of its last attempt, see Last
+	Snoozes     int // how often a handler returned Snooze, since its ladder began
 	Body        []byte
 	ContentType string
 	Headers     map[string]string // the message's own headers; read only
 	CreatedAt   time.Time         // when it was published, by the clock of Redis
+	ExpiresAt   time.Time         // no attempt begins after it; zero: none
+	LastError   string            // of the attempt before; empty: there was none
 }
+
+// Last reports whether this is the last attempt: if it fails, the delivery is dead. The ladder of a
+// message may be another one than that of the Options, and may change between two attempts.
+func (d Delivery) Last() bool { return d.Attempt >= d.MaxAttempts }
 
 // HandlerFunc handles one delivery. If it returns nil, the delivery is delivered. If it
 // returns an error or panics, the attempt has failed: the next attempt follows after a
@@ -42,7 +50,7 @@ type HandlerFunc func(ctx context.Context, d Delivery) error
 // programs may handle the same queue: each delivery goes to one of them. It panics on a
 // mistake of the program: a Queue that Open did not make, an invalid name, no handler, a
 // second handler for a queue, or a call after Run or Close.
-func (q *Queue) Handle(name string, h HandlerFunc) {
+func (q *Queue) Handle(name string, h HandlerFunc, o ...HandleOption) {
 	if q == nil || q.engine == nil {
 		panic(fmt.Sprintf("queue: Handle(%q): %s", name, ErrUnopened))
 	}
@@ -58,14 +66,48 @@ func (q *Queue) Handle(name string, h HandlerFunc) {
 	case q.running || q.closed:
 		panic(fmt.Sprintf("queue: Handle(%q): it comes after Run or Close", name))
 	}
-	q.handlers.add(name, h)
+	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: h, most: mostWorkers, pending: true}
+	for _, option := range o {
+		option(l)
+	}
+	if l.most < 1 {
+		panic(fmt.Sprintf("queue: Handle(%q): Workers must be 1 or more", name))
+	}
+	q.handlers.add(l)
+}
+
+// HandleOption is an option of one queue with a handler, such as Workers.
+type HandleOption func(*handledLane)
+
+// Workers limits how many deliveries of the queue this program handles at once. Options.Workers
+// limits all of its queues together, and Options.MaxInFlight one queue in all programs.
+func Workers(n int) HandleOption { return func(l *handledLane) { l.most = n } }
+
+// Use adds middleware around the handlers of all queues, such as one that logs, counts or opens a
+// transaction. The first one is the outermost. A middleware sees the error of the handler, and may
+// return another one. Use panics as Handle does.
+func (q *Queue) Use(middleware ...func(HandlerFunc) HandlerFunc) {
+	if q == nil || q.engine == nil {
+		panic(fmt.Sprintf("queue: Use: %s", ErrUnopened))
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.running || q.closed {
+		panic("queue: Use: it comes after Run or Close")
+	}
+	for _, m := range middleware {
+		if m == nil {
+			panic("queue: Use: no middleware")
+		}
+	}
+	q.middleware = append(q.middleware, middleware...)
 }
 
 // Handle is the method of Queue with the body decoded from JSON into a T. If the body
 // can't be decoded, the delivery is dead at once with the error, because a retry would
 // not help.
-func Handle[T any](q *Queue, name string, h func(ctx context.Context, body T, d Delivery) error) {
-	q.Handle(name, Typed(h))
+func Handle[T any](q *Queue, name string, h func(ctx context.Context, body T, d Delivery) error, o ...HandleOption) {
+	q.Handle(name, Typed(h), o...)
 }
 
 // Typed returns a HandlerFunc that decodes the body from JSON into a T for h. Handle uses it. A
@@ -141,6 +183,25 @@ func (e *RetryError) Unwrap() error {
 // place of the ladder's wait. The attempt counts as failed, and after the last rung the
 // delivery is dead. err may be nil.
 func RetryAfter(d time.Duration, err error) error { return &RetryError{After: d, Err: err} }
+
+// SnoozeError is the error of a handler that lets its delivery wait.
+type SnoozeError struct {
+	After time.Duration // from 0 to a year; a value beyond means the nearer of these
+}
+
+// Error says how long the delivery waits.
+func (e *SnoozeError) Error() string {
+	if e == nil {
+		return "the handler lets it wait"
+	}
+	return "the handler lets it wait for " + e.After.String()
+}
+
+// Snooze returns a *SnoozeError: nothing failed, and the handler is called again after d, at most a
+// year. No attempt is counted, and the ladder stays where it is. A delivery whose message expires
+// before that is dead, with reason expired. Without an expiry, a handler bounds itself by
+// Delivery.Snoozes.
+func Snooze(d time.Duration) error { return &SnoozeError{After: d} }
 
 // deliveryKey is the key of the delivery in a handler's context.
 type deliveryKey struct{}

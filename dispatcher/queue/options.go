@@ -57,6 +57,12 @@ type Options struct {
 	MaxBody     int // bytes of a body; 0: 256 KiB, at most 4 MiB
 	FanoutMax   int // endpoints that one message may match; 0: 1,000
 
+	// OnDead is called with each dead delivery of a queue whose death this program recorded: the last
+	// attempt failed, or the message expired, or the programs that handled it died. It is called once, one
+	// delivery at a time, after the death was recorded. If the program dies before, it is not called;
+	// List has all dead deliveries. If it is more than 1,024 behind, it misses some, which are logged.
+	OnDead func(ctx context.Context, d Dead)
+
 	EncryptionKey Key    // encrypts the headers of messages, as ENCRYPTION_KEY; zero: not encrypted
 	HeaderPrefix  string // of the reserved headers, as HEADER_PREFIX; empty: hookladder-
 

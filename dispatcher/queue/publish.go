@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/success"
+	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/ladder"
 )
 
@@ -92,12 +93,16 @@ type Placed struct {
 // dead or cancelled, whatever process dies. If ctx ends first, the task may be stored. The
 // span of ctx, if there is one, is kept with it.
 func (q *Queue) Publish(ctx context.Context, t Task) (Published, error) {
-	m := message{Callback: Callback{
+	return q.publish(ctx, "publish", t.message())
+}
+
+// message returns the task as the engine's message.
+func (t *Task) message() *message {
+	return &message{Callback: Callback{
 		ID: t.ID, Topic: t.Topic, Tenant: t.Tenant, Subject: t.Subject, Body: t.Body, Raw: t.Raw, ContentType: t.ContentType,
 		Delay: t.Delay, DeliverAt: t.DeliverAt, ExpiresAt: t.ExpiresAt, OrderingKey: t.OrderingKey, Headers: t.Headers,
 		Ladder: t.Ladder, MaxAttempts: t.MaxAttempts, Timeout: t.Timeout,
 	}, queue: t.Queue, task: true}
-	return q.publish(ctx, "publish", &m)
 }
 
 // Send stores a callback, which a hookladder serve of the project sends. It promises the
@@ -107,6 +112,55 @@ func (q *Queue) Send(ctx context.Context, c Callback) (Published, error) {
 	return q.publish(ctx, "send", &message{Callback: c})
 }
 
+// Result is the result of one task of PublishBatch.
+type Result struct {
+	Published
+	Err error // nil: the task is stored; else as Publish returns it
+}
+
+// batchMost bounds the tasks of one PublishBatch.
+const batchMost = 1000
+
+// PublishBatch stores up to 1,000 tasks in one round trip to Redis, each for itself: it returns a
+// Result for each, in their order. After an error instead of results, or an ErrUnavailable in a Result,
+// a task may be stored. It is safe to publish it again with the same ID.
+func (q *Queue) PublishBatch(ctx context.Context, tasks []Task) ([]Result, error) {
+	if err := q.usable(ctx, "publish"); err != nil {
+		return nil, err
+	}
+	if len(tasks) > batchMost {
+		return nil, fmt.Errorf("publish: %w", &InvalidError{Fields: []FieldError{{Field: "tasks", Detail: fmt.Sprintf("are %d, at most %d are taken", len(tasks), batchMost)}}})
+	}
+	results := make([]Result, len(tasks))
+	var batch []*dispatcher.Message
+	var at []int // index of each message of the batch
+	var spans []trace.Span
+	for i := range tasks {
+		inner, err := q.checked("publish", tasks[i].message())
+		if results[i].Err = err; err != nil {
+			continue
+		}
+		_, span := q.trace(ctx, inner)
+		batch, at, spans = append(batch, inner), append(at, i), append(spans, span)
+	}
+	if len(batch) == 0 {
+		return results, nil
+	}
+	stored, err := q.engine.Publish(ctx, batch)
+	for k, i := range at {
+		if err != nil {
+			endPublish(spans[k], nil, err)
+			continue
+		}
+		endPublish(spans[k], &stored[k], nil)
+		results[i].Published, results[i].Err = q.published(ctx, "publish "+batch[k].ID, batch[k].ID, &stored[k])
+	}
+	if err != nil {
+		return nil, q.failed(ctx, "publish", err)
+	}
+	return results, nil
+}
+
 // message is a task or a callback.
 type message struct {
 	Callback
@@ -114,12 +168,9 @@ type message struct {
 	task  bool
 }
 
-func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published, error) {
-	if err := q.usable(ctx, verb); err != nil {
-		return Published{}, err
-	}
+// checked returns the message for the engine, or its mistakes.
+func (q *Queue) checked(verb string, m *message) (*dispatcher.Message, error) {
 	inner, wrong := m.inner()
-	verb += " " + inner.ID
 	wrong.ofMessage(inner.Validate(q.policy))
 	for i := range wrong.Fields {
 		if f := &wrong.Fields[i]; f.Field == "Body" && m.Raw != nil && m.Body == nil {
@@ -127,15 +178,32 @@ func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published
 		}
 	}
 	if len(wrong.Fields) > 0 {
-		return Published{}, fmt.Errorf("%s: %w", verb, wrong)
+		return nil, fmt.Errorf("%s %s: %w", verb, inner.ID, wrong)
+	}
+	return inner, nil
+}
+
+func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published, error) {
+	if err := q.usable(ctx, verb); err != nil {
+		return Published{}, err
+	}
+	inner, err := q.checked(verb, m)
+	if err != nil {
+		return Published{}, err
 	}
 	ctx, span := q.trace(ctx, inner)
 	results, err := q.engine.Publish(ctx, []*dispatcher.Message{inner})
-	endPublish(span, results, err)
 	if err != nil {
-		return Published{}, q.failed(ctx, verb, err)
+		endPublish(span, nil, err)
+		return Published{}, q.failed(ctx, verb+" "+inner.ID, err)
 	}
-	r := &results[0]
+	endPublish(span, &results[0], nil)
+	return q.published(ctx, verb+" "+inner.ID, inner.ID, &results[0])
+}
+
+// published returns the result of one message.
+func (q *Queue) published(ctx context.Context, verb, id string, r *dispatcher.Published) (Published, error) {
+	var err error
 	switch {
 	case errors.Is(r.Err, dispatcher.ErrNoEndpoint), errors.Is(r.Err, dispatcher.ErrTenant):
 		err = &InvalidError{Fields: []FieldError{{Field: "Endpoint", Detail: "is not the id or the uid of an endpoint of this Tenant"}}}
@@ -153,10 +221,6 @@ func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published
 	if err != nil {
 		return Published{}, fmt.Errorf("%s: %w", verb, err)
 	}
-	return published(inner.ID, r), nil
-}
-
-func published(id string, r *dispatcher.Published) Published {
 	p := Published{ID: id, CreatedAt: r.CreatedAt, Duplicate: r.Result == dispatcher.Duplicate}
 	for i := range r.Deliveries {
 		d := &r.Deliveries[i]
@@ -164,7 +228,7 @@ func published(id string, r *dispatcher.Published) Published {
 			ID: d.ID.String(), Destination: string(d.ID.Lane), Status: d.Status, NextAttemptAt: d.Due,
 		})
 	}
-	return p
+	return p, nil
 }
 
 // Cancel cancels all unfinished deliveries of a message: no new attempt begins. A running
@@ -175,10 +239,50 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 		return err
 	}
 	if !dispatcher.ValidID(id) {
-		return fmt.Errorf("cancel: %w", &InvalidError{Fields: []FieldError{{Field: "id", Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"}}})
+		return fmt.Errorf("cancel: %w", wrongID)
 	}
 	if _, err := q.engine.Cancel(ctx, id, ""); err != nil {
 		return q.failed(ctx, "cancel "+id, err)
+	}
+	return nil
+}
+
+// Reschedule moves the next attempt of a message that waits to another time, sooner or later. A
+// program that publishes on each change and moves the first one debounces: the handler runs once
+// nothing has changed for a while. It returns ErrBegun if a delivery of the message is handled now or
+// has ended, and ErrNotFound if there is no such message. A time in the past means now, and the content
+// stays as it was published. Deliveries that wait behind others of their ordering key, and times after
+// ExpiresAt, are an *InvalidError.
+func (q *Queue) Reschedule(ctx context.Context, id string, at time.Time) error {
+	if err := q.usable(ctx, "reschedule"); err != nil {
+		return err
+	}
+	wrong := &InvalidError{}
+	if !dispatcher.ValidID(id) {
+		wrong = wrongID
+	}
+	if at.IsZero() || at.Sub(q.engine.Now()) > ladder.MaxDuration {
+		wrong = &InvalidError{Fields: append(wrong.Fields[:len(wrong.Fields):len(wrong.Fields)], FieldError{Field: "at", Detail: "must be a time of at most a year ahead"})}
+	}
+	if len(wrong.Fields) > 0 {
+		return fmt.Errorf("reschedule: %w", wrong)
+	}
+	changes, err := q.engine.Reschedule(ctx, id, at)
+	for _, c := range changes {
+		switch {
+		case err != nil || c.Changed:
+		case errors.Is(c.Err, dispatcher.ErrExpired):
+			err = &InvalidError{Fields: []FieldError{{Field: "at", Detail: "is not before its ExpiresAt"}}}
+		case errors.Is(c.Err, dispatcher.ErrOrder):
+			err = &InvalidError{Fields: []FieldError{{Field: "id", Detail: "waits behind others of its OrderingKey"}}}
+		case c.Err == nil:
+			err = ErrBegun
+		default:
+			err = c.Err
+		}
+	}
+	if err != nil {
+		return q.failed(ctx, "reschedule "+id, err)
 	}
 	return nil
 }

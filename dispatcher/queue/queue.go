@@ -27,11 +27,14 @@ type Queue struct {
 	policy dispatcher.Policy
 	lines  *observe.Log // of the log
 	tracer trace.Tracer // nil: nothing is traced
+	deaths *deaths
 
-	mu       sync.Mutex // guards the fields below
-	handlers *handlers
-	running  bool // Run was called
-	closed   bool // Close was called, or Run has ended
+	mu         sync.Mutex // guards the fields below
+	handlers   *handlers
+	middleware []func(HandlerFunc) HandlerFunc
+	periodics  []periodic
+	running    bool // Run was called
+	closed     bool // Close was called, or Run has ended
 
 	end       context.CancelFunc // stops the engine
 	ended     chan struct{}      // closed when the engine has stopped
@@ -64,7 +67,8 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
 	counts := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: s.engine.Instance, Now: store.Now, Log: s.log})
-	s.engine.Observer = counts
+	q.deaths = newDeaths(q, counts, s, o.OnDead)
+	s.engine.Observer = q.deaths
 	queue := engine.Queue{Deliveries: store, Reads: store.Deliveries, Instances: store, Store: store, Lanes: store, LaneReads: store.LaneReader}
 	if q.engine, err = engine.New(queue, nil, s.engine); err == nil { // nil: without permits no receiver is called
 		err = q.engine.ReadClock(ctx)
@@ -89,6 +93,7 @@ func (q *Queue) work(ctx context.Context, counts *observe.Gauge) {
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var counter errgroup.Group
 	counter.Go(func() error { return counts.Run(counting) })
+	counter.Go(func() error { return q.deaths.run(counting) })
 	counter.Go(func() error { return admin.KeepMended(counting, q.store, redisq.InstanceName(), q.lines.Logger()) })
 	q.engineErr = q.engine.Run(ctx)
 	stop()
@@ -137,8 +142,12 @@ func (q *Queue) Run(ctx context.Context) error {
 		err = errors.New("run: it was called before")
 	case q.closed:
 		err = fmt.Errorf("run: %w", ErrClosed)
-	case q.handlers.count() == 0:
+	case len(q.handlers.names())+len(q.periodics) == 0:
 		err = errors.New("run: no queue has a handler; a program that only publishes needs Close alone")
+	default:
+		if err = q.handlers.wrap(q.middleware); err != nil {
+			err = fmt.Errorf("run: %w", err)
+		}
 	}
 	q.running = q.running || err == nil
 	q.mu.Unlock()
@@ -151,7 +160,10 @@ func (q *Queue) Run(ctx context.Context) error {
 		<-q.ended
 		stop()
 	}()
+	var repeating sync.WaitGroup
+	repeating.Go(func() { q.repeat(ctx) })
 	q.handlers.run(ctx)
+	repeating.Wait()
 	err = q.close()
 	if n := q.handlers.unrecorded.Load(); n > 0 {
 		err = errors.Join(fmt.Errorf("run: %w: %d, whose deliveries may be handled again", ErrUnrecorded, n), err)

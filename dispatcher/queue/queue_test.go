@@ -139,7 +139,7 @@ func TestAHandlerGetsWhatWasPublished(t *testing.T) {
 			d.Body = nil
 			require.Equal(t, queue.Delivery{
 				ID: "q_orders:" + pub.ID, MessageID: pub.ID, Queue: "orders", Topic: "order.unpaid", Tenant: "shop", Subject: "order 17",
-				Attempt: 1, ContentType: "application/json", Headers: map[string]string{"X-From": "here"}, CreatedAt: pub.CreatedAt,
+				Attempt: 1, MaxAttempts: 10, ContentType: "application/json", Headers: map[string]string{"X-From": "here"}, CreatedAt: pub.CreatedAt,
 			}, d)
 			require.Equal(t, dispatcher.StatusDelivered, p.ends(t, pub.ID).Status)
 			_, ok := queue.FromContext(t.Context())

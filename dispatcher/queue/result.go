@@ -18,6 +18,7 @@ type handlerResult struct {
 	failed bool
 	raised bool           // it panicked, or ended its goroutine
 	skip   bool           // no retry
+	snooze bool           // it waits for after, and no attempt is counted
 	after  *time.Duration // the wait before the next attempt; nil: the ladder's
 	text   string
 }
@@ -47,7 +48,13 @@ func readError(err error) handlerResult {
 	r.text = guarded(err, func() string { return err.Error() })
 	wrong := guarded(err, func() string {
 		var again *RetryError
-		if r.skip = errors.Is(err, ErrSkipRetry); !r.skip && errors.As(err, &again) && again != nil {
+		var wait *SnoozeError
+		switch {
+		case errors.Is(err, ErrSkipRetry):
+			r.skip = true
+		case errors.As(err, &wait) && wait != nil:
+			r.snooze, r.after = true, new(min(max(wait.After, 0), ladder.MaxDuration))
+		case errors.As(err, &again) && again != nil:
 			r.after = new(min(max(again.After, 0), ladder.MaxDuration))
 		}
 		return ""

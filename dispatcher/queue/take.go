@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type handledLane struct {
 	lane    dispatcher.Lane
 	queue   string
 	handle  HandlerFunc
+	most    int  // workers that may handle its deliveries at once
 	running int  // workers that handle its deliveries
 	pending bool // there may be deliveries to take
 }
@@ -82,20 +84,35 @@ func (h *handlers) has(name string) bool {
 	return h.of[dispatcher.QueueLane(name)] != nil
 }
 
-// count returns how many queues have a handler.
-func (h *handlers) count() int {
+// names returns the names of the queues.
+func (h *handlers) names() (names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.lanes)
+	for _, l := range h.lanes {
+		names = append(names, l.queue)
+	}
+	return names
 }
 
-// add adds a handler, before run.
-func (h *handlers) add(name string, f HandlerFunc) {
-	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: f, pending: true}
+// add adds a queue with its handler, before run.
+func (h *handlers) add(l *handledLane) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of[l.lane] = l
 	h.lanes = append(h.lanes, l)
+}
+
+// wrap puts middleware around all handlers, before run. It returns an error if a middleware returns
+// no handler.
+func (h *handlers) wrap(middleware []func(HandlerFunc) HandlerFunc) error {
+	for _, l := range h.lanes {
+		for _, m := range slices.Backward(middleware) {
+			if l.handle = m(l.handle); l.handle == nil {
+				return errors.New("a middleware of Use returned no handler")
+			}
+		}
+	}
+	return nil
 }
 
 // run takes deliveries until ctx ends, and then waits for the handlers, see Queue.Run.
@@ -223,13 +240,14 @@ func (h *handlers) gather(ctx context.Context, least int) {
 // gets more only while it has fewer workers than are free. So slow handlers of some
 // queues leave workers to the others. The caller holds mu.
 func (h *handlers) share(l *handledLane) int {
+	most := min(h.free, l.most-l.running)
 	switch {
-	case len(h.lanes) == 1:
-		return h.free
-	case h.free == 0 || l.running >= h.free && l.running > 0:
+	case most <= 0 || len(h.lanes) == 1:
+		return max(most, 0)
+	case l.running >= h.free && l.running > 0:
 		return 0
 	}
-	return max((h.free-l.running)/2, 1)
+	return min(max((h.free-l.running)/2, 1), most)
 }
 
 // mostBytes bounds the records of one take, as in a claim.

@@ -32,13 +32,13 @@ func (q *Queue) trace(ctx context.Context, m *dispatcher.Message) (context.Conte
 	return ctx, span
 }
 
-// endPublish ends the span of a publish; nil: there is none.
-func endPublish(span trace.Span, results []dispatcher.Published, err error) {
+// endPublish ends the span of a publish with its result, which is nil after an error; nil: there is
+// no span.
+func endPublish(span trace.Span, r *dispatcher.Published, err error) {
 	if span == nil {
 		return
 	}
-	if err == nil {
-		r := &results[0]
+	if r != nil {
 		if err = r.Err; err == nil {
 			span.Set(slog.String(trace.Outcome, r.Result.String()), slog.Int(trace.Deliveries, len(r.Deliveries)))
 		}
@@ -86,7 +86,7 @@ func (a *attempt) endSpan(out dispatcher.Handled) {
 	}
 	a.span.Set(slog.String(trace.Outcome, out.Verdict.String()))
 	failed := ""
-	if out.Verdict != dispatcher.Delivered {
+	if out.Verdict != dispatcher.Delivered && out.Verdict != dispatcher.Snoozed {
 		failed = cmp.Or(string(out.Class), "back")
 	}
 	a.span.End(failed, time.Time{})

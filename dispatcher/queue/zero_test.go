@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +31,18 @@ func TestAQueueThatWasNotOpenedReturnsErrors(t *testing.T) {
 func calls(ctx context.Context, q *queue.Queue) map[string]error {
 	_, published := q.Publish(ctx, queue.Task{})
 	_, sent := q.Send(ctx, queue.Callback{})
-	return map[string]error{"publish": published, "send": sent, "cancel": q.Cancel(ctx, ""), "run": q.Run(ctx), "close": q.Close()}
+	_, batch := q.PublishBatch(ctx, nil)
+	_, got := q.Get(ctx, "")
+	_, counted := q.Stats(ctx)
+	_, replayed := q.Replay(ctx, queue.Filter{})
+	listed := error(nil)
+	for _, err := range q.List(ctx, queue.Filter{}) {
+		listed = err
+	}
+	return map[string]error{
+		"publish batch": batch, "get": got, "list": listed, "stats": counted, "replay": replayed, "pause": q.Pause(ctx, ""), "resume": q.Resume(ctx, ""), "reschedule": q.Reschedule(ctx, "", time.Now()),
+		"publish": published, "send": sent, "cancel": q.Cancel(ctx, ""), "run": q.Run(ctx), "close": q.Close(),
+	}
 }
 
 func TestZeroAndNilArgumentsAreErrors(t *testing.T) {

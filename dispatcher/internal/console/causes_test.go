@@ -130,7 +130,7 @@ func TestTheCauseComesFirstOnAnEndpointsPage(t *testing.T) {
 	page := pages(get("/console/endpoints/ep_1")).Body.String()
 	for _, text := range []string{
 		"Attempts fail: answered 503", "<q>busy &lt;now&gt;</q>", `href="/console/messages/m9"`, `<span class="n">1,479</span> <span>held by its breaker`,
-		`<span class="n">24</span> <span>for their next attempt`, "1,503</a>", "Try again now",
+		`<span class="n">24</span> <span>wait for their next attempt`, "1,503</a>", "Try again now",
 	} {
 		require.Contains(t, page, text)
 	}

@@ -83,12 +83,17 @@ func successOf(bars []dispatcher.Bar) (s successRate) {
 	return s
 }
 
-// State returns the state of the endpoint, or the state of its lane if that says more.
+// State returns the state of the endpoint, or the state of its lane if that says more. An active one
+// whose attempts fail is failing.
 func (r endpointRow) State() string {
-	if r.EndpointView.State == "active" || r.EndpointView.State == "open" {
-		return cmp.Or(r.Lane.State, r.EndpointView.State)
+	if r.EndpointView.State != "active" && r.EndpointView.State != "open" {
+		return r.EndpointView.State
 	}
-	return r.EndpointView.State
+	state := cmp.Or(r.Lane.State, r.EndpointView.State)
+	if state == "active" && fails(state, r.FailingSince) {
+		return "failing"
+	}
+	return state
 }
 
 // Since returns when that state began.

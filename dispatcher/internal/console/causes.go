@@ -183,6 +183,9 @@ func failing(v *visit) (pageAnswer, error) {
 	}
 	for i := range page.Lanes {
 		page.Lanes[i].TokenAt = wire.Time{} // it changes with the clock
+		if page.Lanes[i].State == "active" {
+			page.Lanes[i].State = "failing" // as elsewhere in the console
+		}
 	}
 	return pageAnswer{template: "lanes", title: "What fails", section: "now", body: page}, nil
 }

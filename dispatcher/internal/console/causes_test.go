@@ -66,6 +66,7 @@ func TestEachCauseListsItsDestinations(t *testing.T) {
 		w := pages(get("/console/failing" + path))
 		require.Equal(t, http.StatusOK, w.Code)
 		require.Equal(t, want, strings.Count(w.Body.String(), `<tr id="lane-`), path)
+		require.NotContains(t, w.Body.String(), "s-active")
 		if want == 0 {
 			require.Contains(t, w.Body.String(), "No destination fails so now.")
 		}

@@ -75,6 +75,7 @@ var FailingCases = []redisqtest.Case{
 		}
 		last := r.LaneState("a").LastFailure
 		r.Succeed("a")
+		r.MustSettle(redisqtest.One, redisqtest.Snooze(r.TakeNew("a"), time.Minute))
 		r.MustSettle(redisqtest.One, redisqtest.HandBack(r.TakeNew("a")))
 		require.Equal(r, last, r.LaneState("a").LastFailure, "an outcome that is no failure changes nothing")
 		r.Pass(time.Hour)

@@ -106,12 +106,18 @@ type Claim struct {
 	Wanted   int    // the highest number of deliveries
 	Free     int    // all free permits, the wanted ones included
 	Suspects []Lane // lanes with a suspect that the instance has leased
+	Later    bool   // deliveries may be returned unread, because the instance has enough others to attempt
+
+	// Unread are deliveries of earlier claims. The claim also reads their messages. It leaves
+	// a delivery unread if its part of the queue failed, or if it has no message.
+	Unread []Claimed
 }
 
 // Claimed is a delivery leased to an instance, with everything that an attempt needs.
 type Claimed struct {
 	ID      DeliveryID
-	Message *Message  // nil when the record can't be read
+	Message *Message  // nil when the record can't be read, or if it is unread
+	Unread  bool      // its message has to be read before its attempt
 	Due     time.Time // the time at which it was ready, or its scheduled time
 	Attempt int       // the number of the attempt to come, from 1
 	Rung    int       // the number of the attempt on its ladder, from 1, without extra attempts

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -173,6 +175,132 @@ func TestTwoStagesThatMeetOneDeathAgreeOnOneNewName(t *testing.T) {
 		pass(2 * wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name())
 		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+// manyReady is a number of deliveries with which more of them wait for a slot than there are slots.
+const manyReady = 700
+
+func TestMessagesAreReadLaterWhileEnoughDeliveriesWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 1024)
+		r.sender.answer = takes(time.Millisecond)
+		r.queue.spread(manyReady)
+		r.start(t)
+		pass(time.Second)
+		require.Positive(t, r.queue.count("unread"))
+		require.Len(t, r.sender.sent(), manyReady)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: manyReady}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
+func TestAFewDeliveriesComeWithTheirMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 1024)
+		r.sender.answer = takes(time.Second)
+		for range 20 {
+			r.queue.spread(3)
+			r.Note()
+			pass(100 * time.Millisecond)
+		}
+		r.start(t)
+		pass(time.Minute)
+		require.Zero(t, r.queue.count("unread"))
+		require.Zero(t, r.queue.count("messages"))
+		require.Len(t, r.sender.sent(), 60)
+		r.stop(t)
+	})
+}
+
+// All permits are in use before all messages were read, so no claim can read them.
+func TestUnreadDeliveriesDoNotWaitForAFreePermit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 512)
+		r.sender.answer = takes(time.Minute)
+		r.queue.spread(manyReady)
+		r.start(t)
+		pass(5 * time.Second)
+		require.Positive(t, r.queue.count("unread"))
+		require.Positive(t, r.queue.count("messages"))
+		require.GreaterOrEqual(t, len(r.sender.sent()), 512)
+		r.stop(t)
+	})
+}
+
+func TestUnreadDeliveriesGoBackAtTheStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 1024)
+		r.sender.answer = takes(time.Second)
+		r.queue.spread(manyReady)
+		stopped := false
+		r.queue.after = func(call string) error {
+			if r.queue.count("unread") > 0 && !stopped {
+				stopped = true
+				r.cancel()
+			}
+			return nil
+		}
+		r.start(t)
+		pass(time.Minute)
+		require.True(t, stopped)
+		_, ready, leased := r.queue.places()
+		require.Zero(t, leased)
+		require.Equal(t, manyReady, ready+len(r.sender.sent()))
+		require.NoError(t, <-r.ended)
+	})
+}
+
+func TestDeliveriesGoBackWhoseMessagesCouldNotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 512)
+		r.sender.answer = takes(time.Second)
+		r.queue.spread(manyReady)
+		failed := 0
+		r.queue.hook = func(call string) error {
+			if call == "messages" && failed == 0 {
+				failed++
+				return d.ErrUnavailable
+			}
+			return nil
+		}
+		r.start(t)
+		pass(time.Minute)
+		require.Equal(t, 1, failed)
+		require.Positive(t, r.queue.verdicts()[d.Back])
+		require.Equal(t, manyReady, r.queue.verdicts()[d.Delivered])
+		require.Len(t, r.sender.sent(), manyReady)
+		r.stop(t)
+	})
+}
+
+func TestADeliveryWithoutAMessageIsDroppedThoughMessagesAreReadLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 1024)
+		r.sender.answer = takes(time.Second)
+		r.queue.spread(manyReady)
+		for _, key := range r.queue.Keys() {
+			if strings.HasSuffix(key, keys.Messages) {
+				for i := range manyReady {
+					if i%2 == 0 {
+						r.queue.HDel(key, fmt.Sprint("filled_", i))
+					}
+				}
+			}
+		}
+		r.start(t)
+		pass(time.Minute)
+		require.Positive(t, r.queue.count("unread"))
+		due, ready, leased := r.queue.places()
+		require.Zero(t, due+ready+leased)
+		require.Len(t, r.sender.sent(), manyReady/2)
 		r.stop(t)
 	})
 }

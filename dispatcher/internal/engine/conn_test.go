@@ -162,11 +162,18 @@ func (c *testConn) Claim(ctx context.Context, by string, ask d.Claim) ([]d.Claim
 		c.q.calls = append(c.q.calls, call{name: "claimed", by: by, n: wanted, free: free, leased: len(claimed), at: time.Now()})
 	}
 	for i := range claimed {
+		c.q.counts["unread"] += flag(claimed[i].Unread)
+	}
+	for i := range claimed {
 		if change := c.q.changed[claimed[i].ID]; change != nil {
 			change(&claimed[i])
 		}
 	}
 	return claimed, err
+}
+
+func (c *testConn) Messages(ctx context.Context, unread []d.Claimed) error {
+	return c.store.Messages(naming(ctx, call{name: "messages", n: len(unread)}), unread)
 }
 
 func (c *testConn) Leases(ctx context.Context, by string) ([]d.Lease, error) {

@@ -49,8 +49,12 @@ type Deliveries interface {
 	// Claim leases ready deliveries to instance by. It returns none and no error if nothing
 	// was ready, and ErrNothing if it sent no query. ErrFenced says that the instance was
 	// declared dead. Claim may return leases together with an error. Suspects above the limit
-	// of the instance wait for a few seconds.
+	// of the instance wait for a few seconds. If a delivery stays unread because it has no
+	// message, a claim soon after it was handed back drops it.
 	Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dispatcher.Claimed, error)
+	// Messages reads the messages of deliveries that Claim returned unread, like a claim with
+	// Unread.
+	Messages(ctx context.Context, unread []dispatcher.Claimed) error
 	// Body reads a large body, because Claim returns none. Few bodies are read at a time, so
 	// it waits for its turn until ctx ends. ErrNotFound says that the body no longer exists.
 	Body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher.Apart) ([]byte, error)

@@ -99,7 +99,7 @@ func partitionOf(cmd redis.Cmder) int {
 func noneFree(cmds []redis.Cmder) {
 	for _, cmd := range cmds {
 		if args := cmd.Args(); cmd.Name() == "evalsha" {
-			args[len(args)-3] = 0 // behind it are the bytes, and the suspects
+			args[len(args)-4] = 0 // behind it are the bytes, the suspects, and whether messages are read later
 		}
 	}
 }

@@ -23,6 +23,7 @@ type claimer struct {
 	batch  int // permits to gather for each claimable batch
 	most   int // permits of one claim; fewer after a claim failed
 	lends  *time.Timer
+	unread []dispatcher.Claimed // leased, and to be read by the next claim
 }
 
 // Run claims until ctx ends.
@@ -36,9 +37,14 @@ func (c *claimer) Run(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		got := e.permits.gather(ctx, min(c.batch*batches, c.most))
-		if got == 0 {
-			continue // ctx ended, or a publish took the last permits
+		first := lendAfter
+		if c.unread != nil {
+			first = gatherWait
+		}
+		got := e.permits.gather(ctx, min(c.batch*batches, c.most), first)
+		if got == 0 { // ctx ended, or a publish took the last permits
+			c.read(ctx)
+			continue
 		}
 		name, ok := e.mayLease()
 		if !ok || ctx.Err() != nil { // this may have changed while permits were gathered
@@ -46,8 +52,9 @@ func (c *claimer) Run(ctx context.Context) error {
 			continue
 		}
 		err := c.claim(ctx, name, got)
-		if errors.Is(err, dispatcher.ErrNothing) {
-			continue // other instances left nothing to claim
+		if errors.Is(err, dispatcher.ErrNothing) { // other instances left nothing to claim
+			c.read(ctx)
+			continue
 		}
 		c.learn(got, err)
 		if errors.Is(err, dispatcher.ErrFenced) {
@@ -56,6 +63,7 @@ func (c *claimer) Run(ctx context.Context) error {
 		}
 		failures = e.outages.Continue(ctx, "claim", failures, err)
 	}
+	e.handBack(c.unread, 0)
 	return nil
 }
 
@@ -80,6 +88,10 @@ func (c *claimer) wait(ctx context.Context) (batches int, ok bool) {
 	batches, idle := c.poll()
 	if !idle {
 		return batches, batches > 0
+	}
+	if c.unread != nil { // no claim reads them now
+		c.read(ctx)
+		return 0, false
 	}
 	select {
 	case <-ctx.Done():
@@ -116,17 +128,66 @@ func (c *claimer) poll() (batches int, idle bool) {
 	return 0, e.permits.free() == free
 }
 
-// claim leases at most got deliveries and begins them. The caller has taken got permits.
+// laterLeast is the number of permits from which a claim may leave deliveries unread. For fewer,
+// the query that reads their messages costs the store more than it saves.
+const laterLeast = 16
+
+// claim leases at most got deliveries and begins them, together with the unread ones of the claim
+// before. While enough deliveries wait for their attempts, the new ones stay unread, because the
+// store then does less for them. The caller has taken got permits.
 func (c *claimer) claim(ctx context.Context, name string, got int) error {
 	e := c.engine
 	e.progress.claim.begin()
 	defer e.progress.claim.end()
 	call := e.beginLease(ctx, name)
-	claimed, err := e.deliveries.Claim(call.Ctx, name, dispatcher.Claim{Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes()})
+	claimed, err := e.deliveries.Claim(call.Ctx, name, dispatcher.Claim{
+		Wanted: got, Free: e.permits.free() + got, Suspects: e.leases.suspectLanes(),
+		Later: got >= laterLeast && e.workers.busy(), Unread: c.unread,
+	})
 	e.endLease(call, claimed, err)
 	e.permits.release(got - len(claimed))
+	if errors.Is(err, dispatcher.ErrNothing) {
+		return err
+	}
+	c.beginRead(ctx)
+	if later := func(c dispatcher.Claimed) bool { return c.Unread }; slices.ContainsFunc(claimed, later) {
+		c.unread = slices.DeleteFunc(slices.Clone(claimed), func(c dispatcher.Claimed) bool { return !c.Unread })
+		claimed = slices.DeleteFunc(claimed, later)
+	}
 	e.begin(ctx, claimed)
 	return err
+}
+
+// read reads the messages of the unread deliveries without another claim, and begins these.
+func (c *claimer) read(ctx context.Context) {
+	if c.unread == nil || ctx.Err() != nil {
+		return
+	}
+	e := c.engine
+	e.progress.claim.begin()
+	defer e.progress.claim.end()
+	call, cancel := outage.Within(context.WithoutCancel(ctx))
+	defer cancel()
+	e.outages.Report("claim", e.deliveries.Messages(call, c.unread))
+	c.beginRead(ctx)
+}
+
+// beginRead begins the deliveries of the claim before, whose messages were read. It hands back
+// those that could not be read. If a message is missing, the store then drops the delivery.
+func (c *claimer) beginRead(ctx context.Context) {
+	if c.unread == nil {
+		return
+	}
+	var back []dispatcher.Claimed
+	read := slices.DeleteFunc(c.unread, func(d dispatcher.Claimed) bool {
+		if d.Unread {
+			back = append(back, d)
+		}
+		return d.Unread
+	})
+	c.unread = nil
+	c.engine.handBack(back, 0)
+	c.engine.begin(ctx, read)
 }
 
 // begin starts the attempts at leased deliveries. It checks deliveries to endpoints first, and
@@ -244,11 +305,11 @@ const (
 	gatherWait  = time.Millisecond
 )
 
-// gather takes up to n permits. It waits for the first one for at most lendAfter, and then for
+// gather takes up to n permits. It waits for the first one for at most the given time, and then for
 // more for at most gatherWait. It returns 0 if no permit was free, or if ctx has ended.
-func (p *permits) gather(ctx context.Context, n int) int {
+func (p *permits) gather(ctx context.Context, n int, first time.Duration) int {
 	if !p.sem.TryAcquire(1) {
-		ctx, cancel := context.WithTimeout(ctx, lendAfter)
+		ctx, cancel := context.WithTimeout(ctx, first)
 		defer cancel()
 		if p.sem.Acquire(ctx, 1) != nil {
 			return 0

@@ -131,6 +131,13 @@ func (g *workers) finish(w *worker) (more bool) {
 	return false
 }
 
+// busy reports whether the waiting tasks fill all slots once more.
+func (g *workers) busy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queue)-g.head >= g.slots
+}
+
 // leave frees a worker's slot, if it still has one. mu is locked.
 func (g *workers) leave(w *worker) {
 	if w.later == nil {

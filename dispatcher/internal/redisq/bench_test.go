@@ -91,9 +91,14 @@ func BenchmarkMove(b *testing.B) {
 }
 
 func BenchmarkClaim(b *testing.B) {
-	shapes(b, func(r *benchRig) {
-		r.calls(r.ready, func(int) { r.claim() })
-	}, 8, 64)
+	claim := func(later bool) func(r *benchRig) {
+		return func(r *benchRig) {
+			r.later = later
+			r.calls(r.ready, func(int) { r.claim() })
+		}
+	}
+	b.Run("read=now", func(b *testing.B) { shapes(b, claim(false), 4, 16, 64) })
+	b.Run("read=later", func(b *testing.B) { shapes(b, claim(true), 4, 16, 64) })
 }
 
 func BenchmarkSettle(b *testing.B) {
@@ -131,7 +136,10 @@ type benchRig struct {
 	store *redisqtest.Raw
 	lanes []dispatcher.Lane
 	batch int
-	next  int // the lane of the next entry
+	next  int  // the lane of the next entry
+	later bool // a claim reads the messages of the claim before
+
+	unread []dispatcher.Claimed // of the claim before
 
 	change func(*dispatcher.Message) // of each entry; nil: none
 
@@ -259,8 +267,13 @@ func (r *benchRig) untilDue() {
 
 func (r *benchRig) claim() []dispatcher.Claimed {
 	r.Helper()
-	claimed, _, err := r.store.Claim(r.Context(), "one", []int{0}, r.batch, benchFree)
+	claimed, _, err := r.store.ClaimIn(r.Context(), "one", []int{0}, dispatcher.Claim{
+		Wanted: r.batch, Free: benchFree, Later: r.later, Unread: r.unread,
+	})
 	require.NoError(r, err)
+	if r.later {
+		r.unread = claimed
+	}
 	return claimed
 }
 

@@ -125,6 +125,59 @@ var ClaimCases = []redisqtest.Case{
 		_, err = r.Queue.Read(r.Ctx, "m1")
 		require.ErrorIs(r, err, dispatcher.ErrNotFound)
 	}},
+	{Name: "the next claim reads the messages that a claim left unread", Setup: redisqtest.Setup{Partitions: 4}, Run: func(r *redisqtest.Rig) {
+		lanes := redisqtest.ManyLanes(8)
+		for i, lane := range lanes {
+			r.Schedule(r.Entry(fmt.Sprint("m", i), redisqtest.To(lane), redisqtest.Body(fmt.Sprint("body ", i))))
+		}
+		unread := claimLater(r, r.All(), 8)
+		require.Len(r, unread, 8)
+		for _, c := range unread {
+			require.True(r, c.Unread)
+			require.Nil(r, c.Message)
+		}
+		r.Publish("late", "n")
+		got, _, err := r.Queue.ClaimIn(r.Ctx, redisqtest.One, []int{r.Partition("late")}, dispatcher.Claim{Wanted: 1, Free: 64, Unread: unread})
+		require.NoError(r, err)
+		require.Equal(r, redisqtest.IDs("late", "n"), redisqtest.ClaimedIDs(got))
+		require.False(r, got[0].Unread)
+		for _, c := range unread {
+			require.False(r, c.Unread)
+			require.Equal(r, "body "+c.ID.Message[1:], string(c.Message.Body))
+			r.MustSettle(redisqtest.One, redisqtest.Success(c))
+		}
+	}},
+	{Name: "a claim leaves no message unread that decides whether its delivery ends", Run: func(r *redisqtest.Rig) {
+		r.Schedule(
+			r.Entry("m1", redisqtest.To("a"), redisqtest.Expires(redisqtest.Start.Add(time.Second))),
+			r.Entry("m2", redisqtest.To("a")),
+		)
+		r.Pass(time.Second)
+		got := claimLater(r, r.All(), 8)
+		require.Equal(r, redisqtest.IDs("a", "m2"), redisqtest.ClaimedIDs(got))
+		require.False(r, got[0].Unread)
+		require.Equal(r, dispatcher.ReasonExpired, r.MustStand(redisqtest.Named("a", "m1"), dispatcher.StatusDead).Reason)
+	}},
+	{Name: "an unread delivery without a message is dropped by the next claim after it was handed back", Run: func(r *redisqtest.Rig) {
+		r.Publish("a", "m1", "m2")
+		r.Lose("m1")
+		unread := claimLater(r, r.All(), 8)
+		require.Len(r, unread, 2)
+		require.NoError(r, r.Queue.Messages(r.Ctx, unread))
+		require.True(r, unread[0].Unread)
+		require.Equal(r, "m2", unread[1].Message.ID)
+		r.MustSettle(redisqtest.One, redisqtest.HandBack(unread[0]))
+		require.Empty(r, claimLater(r, r.All(), 8))
+		require.Equal(r, redisqtest.IDs("a", "m2"), r.Leases(redisqtest.One))
+		r.MustBeSound()
+	}},
+	{Name: "large messages are not left unread, so that one answer does not have too many of them", Run: func(r *redisqtest.Rig) {
+		for i := range 80 {
+			r.Schedule(r.Entry(fmt.Sprint("m", i), redisqtest.ManyLanes(80)[i:i+1], large(15<<10)))
+		}
+		require.False(r, claimLater(r, r.All(), 65)[0].Unread, "none was read before")
+		require.True(r, claimLater(r, r.All(), 8)[0].Unread, "8 of them are not too many")
+	}},
 	{Name: "a claim deletes all other keys of a delivery whose record is lost", Run: func(r *redisqtest.Rig) {
 		r.Schedule(r.Entry("m1", redisqtest.To("a", "b")))
 		for _, c := range r.Claim(redisqtest.One, 2) {
@@ -304,4 +357,12 @@ var BodyCases = []redisqtest.Case{
 		r.Trim(redisqtest.KeepNothing)
 		require.Empty(r, r.State().Bodies)
 	}},
+}
+
+// claimLater claims deliveries whose messages may stay unread.
+func claimLater(r *redisqtest.Rig, in []int, wanted int) []dispatcher.Claimed {
+	r.Helper()
+	got, _, err := r.Queue.ClaimIn(r.Ctx, redisqtest.One, in, dispatcher.Claim{Wanted: wanted, Free: 512, Later: true})
+	require.NoError(r, err)
+	return got
 }

@@ -99,17 +99,20 @@ func (s *Store) Claim(ctx context.Context, by string, c dispatcher.Claim) ([]dis
 	return claimed, err
 }
 
-// ClaimIn claims an equal share from each of some partitions, in one round trip.
+// ClaimIn claims an equal share from each of some partitions, in one round trip. It reads the
+// messages of c.Unread in the same one.
 func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []conn.Hint, error) {
-	var calls []conn.Call
+	messages := s.toRead(c.Unread)
+	calls, reads := messages.calls, len(messages.calls)
 	free, suspects := c.Free, max(dispatcher.SuspectLanes-len(c.Suspects), 0)
+	later := conn.Flag(s.mayReadLater(c))
 	for i, n := range in {
 		share := min((c.Wanted-i+len(in)-1)/len(in), claimBatch)
 		if share <= 0 {
 			break
 		}
 		most := (suspects + len(in) - i - 1) / (len(in) - i)
-		args := []any{share, free, claimBytes / min(len(in), c.Wanted), most}
+		args := []any{share, free, claimBytes / min(len(in), c.Wanted), most, later}
 		for _, lane := range c.Suspects {
 			args = append(args, string(lane))
 		}
@@ -118,11 +121,11 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 	}
 	var claimed []dispatcher.Claimed
 	var hints []conn.Hint
-	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
-		if r.Err == nil && len(r.Values) == 1 {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}, func(i int, r *conn.Call) error {
+		if i >= reads && r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
-		if r.Err != nil {
+		if i < reads || r.Err != nil {
 			return r.Err
 		}
 		a := &r.Reply
@@ -147,37 +150,118 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 		hints = append(hints, h)
 		return a.Err
 	})
+	messages.fill(s)
 	return claimed, hints, err
 }
 
+// Messages reads the messages of deliveries that Claim returned unread.
+func (s *Store) Messages(ctx context.Context, unread []dispatcher.Claimed) error {
+	messages := s.toRead(unread)
+	err := s.conn.SendEach(ctx, conn.Batch{Doing: "read messages", Calls: messages.calls}, func(_ int, r *conn.Call) error { return r.Err })
+	messages.fill(s)
+	s.partitions.Fail(err)
+	return err
+}
+
+// toRead has the commands that read the messages of unread deliveries.
+type toRead struct {
+	unread  []dispatcher.Claimed
+	shares  []conn.Share
+	records []*redis.SliceCmd // of each share
+	calls   []conn.Call       // of each share
+}
+
+func (s *Store) toRead(unread []dispatcher.Claimed) *toRead {
+	t := &toRead{unread: unread}
+	t.shares = conn.Grouped(len(unread), 0, func(i int) int { return s.conn.PartitionOf(unread[i].ID.Lane) })
+	t.records, t.calls = make([]*redis.SliceCmd, len(t.shares)), make([]conn.Call, len(t.shares))
+	for k, share := range t.shares {
+		t.calls[k] = conn.Call{Partition: share.Partition, Plain: true, Fill: func(p redis.Pipeliner) {
+			ids := make([]string, len(share.At))
+			for j, i := range share.At {
+				ids[j] = unread[i].ID.Message
+			}
+			t.records[k] = p.HMGet(context.Background(), s.tags[share.Partition]+keys.Messages, ids...) // it uses the context of the pipeline
+		}}
+	}
+	return t
+}
+
+// readWholeFor is how long claims return the messages after one was missing, because the script
+// drops a delivery then.
+const readWholeFor = time.Minute
+
+// fill sets the messages that were read. The others stay unread: their partition failed, or there is
+// no such message.
+func (t *toRead) fill(s *Store) {
+	for k, share := range t.shares {
+		for j, value := range conn.Value(t.records[k]) {
+			c := &t.unread[share.At[j]]
+			record, _ := value.(string)
+			if len(record) <= dispatcher.DigestSize {
+				s.readWhole.Store(time.Now().Add(readWholeFor).Unix())
+				continue
+			}
+			c.Message, c.Unread = s.decodeMessage(c.ID, record), false
+		}
+	}
+}
+
+// mayReadLater reports whether a claim may return deliveries without their messages. The sizes of
+// the last records show that the response to the query for them will not be too large.
+func (s *Store) mayReadLater(c dispatcher.Claim) bool {
+	return c.Later && int64(c.Wanted)*s.meanRecord() <= claimBytes && time.Now().Unix() >= s.readWhole.Load()
+}
+
+// meanRecord returns the mean size of the last records. Before the first one it is the largest size.
+func (s *Store) meanRecord() int64 { return cmp.Or(s.recordSize.Load(), dispatcher.ApartAbove) }
+
+// recordsInMean is about how many of the last records count in meanRecord.
+const recordsInMean = 16
+
 // readClaimed reads one delivery. If its record can't be read, the delivery keeps its lease and has
-// no message. The engine then gives it up and records the reason.
+// no message. The engine then gives it up and records the reason. Without a record it is unread.
 func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispatcher.Claimed {
 	name, due, text, record := a.Text(), a.Time(), a.Text(), a.Text()
 	id, ok := dispatcher.ParseDeliveryID(name)
 	if a.Err != nil {
 		return claimed
 	}
-	if !ok { // no delivery has such a name, and the script drops it
+	if !ok && record != "" { // no delivery has such a name, and the script drops it
 		s.log.Error("name can't be read", "delivery_id", name)
 		return claimed
+	}
+	if !ok { // its message is missing
+		lane, message, _ := strings.Cut(name, ":")
+		id = dispatcher.DeliveryID{Lane: dispatcher.Lane(lane), Message: message}
 	}
 	p, err := conn.ParseProgress(text)
 	if err != nil {
 		s.log.Error("progress can't be read: its ladder begins anew", "delivery_id", name, "err", err)
 	}
-	m, err := conn.DecodeRecord(id.Message, record)
-	if err != nil {
-		s.log.Error("message can't be read", "delivery_id", name, "err", err)
-	} else if err := conn.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.logsSealed() {
-		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", name, "err", err,
-			"cure", "start it with the ENCRYPTION_KEY that the others have")
+	var m *dispatcher.Message
+	if record != "" {
+		m = s.decodeMessage(id, record)
 	}
 	return append(claimed, dispatcher.Claimed{
 		ID: id, Message: m, Due: due,
 		Attempt: p.Attempts + 1, Rung: p.Climbed() + 1, Snoozes: p.Snoozes, Asked: p.Asked != 0, WaitsOn: p.WaitsOn(), First: text == "",
-		Suspect: p.Suspect(), Alone: p.Alone(),
+		Suspect: p.Suspect(), Alone: p.Alone(), Unread: record == "",
 	})
+}
+
+// decodeMessage decodes a record. It returns nil if the record can't be read.
+func (s *Store) decodeMessage(id dispatcher.DeliveryID, record string) *dispatcher.Message {
+	mean := s.meanRecord()
+	s.recordSize.Store(mean + (int64(len(record))-mean)/recordsInMean) // a mean that lacks a record of another goroutine does no harm
+	m, err := conn.DecodeRecord(id.Message, record)
+	if err != nil {
+		s.log.Error("message can't be read", "delivery_id", id.String(), "err", err)
+	} else if err := conn.OpenHeaders(id.Lane, m, s.Endpoints.Box()); err != nil && s.logsSealed() {
+		s.log.Error("deliveries wait for a message whose headers this instance can't open", "delivery_id", id.String(), "err", err,
+			"cure", "start it with the ENCRYPTION_KEY that the others have")
+	}
+	return m
 }
 
 // Begin records the start of an attempt at a suspect.

@@ -88,6 +88,8 @@ type Store struct {
 	probe   *conn.Probe
 	readers readers
 
+	readWhole    atomic.Int64 // Unix seconds until which claims return all messages
+	recordSize   atomic.Int64 // mean size of the last records; 0: there was none
 	nodes        int          // masters that hold partitions, or home
 	sealedLogged atomic.Int64 // Unix seconds of the last log line about a message that can't be opened
 

@@ -19,6 +19,7 @@ import (
 type Call struct {
 	Partition int
 	Args      []any                 // of the batch's script; in a partition they follow by and conf
+	Plain     bool                  // it runs only the commands of Fill, and not the script
 	Fill      func(redis.Pipeliner) // queues plain commands before the script; it is called again if they are sent again
 
 	Reply           // Values of the script, and Err of the first command that failed
@@ -224,7 +225,7 @@ func (c *Client) queue(ctx context.Context, pipe redis.Pipeliner, b *Batch, e *C
 	if e.Fill != nil {
 		e.Fill(pipe)
 	}
-	if b.Script.made == nil {
+	if b.Script.made == nil || e.Plain {
 		return
 	}
 	args := make([]any, 0, 6+len(e.Args))

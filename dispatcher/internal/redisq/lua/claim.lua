@@ -12,7 +12,7 @@
 -- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew and of suspects
 --   that wait for a time, facts (lane and version of its limits for each lane of an endpoint; lane and
 --   "<since ms>-<wait ms>" for each that waits for our own network; lane and ? for each that never responded), then for
---   each: delivery, due ms, progress, record; "fenced" alone when the instance was declared dead
+--   each: delivery, due ms, progress, record (empty: the caller has to read it); "fenced" alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 
@@ -153,8 +153,10 @@ end
 local answer = { 0, 0, 0, 0, 0, 0, {} }
 do
   local apart = {}
-  for i = 7, #ARGV do apart[ARGV[i]] = true end
-  local taken = { names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart }
+  for i = 8, #ARGV do apart[ARGV[i]] = true end
+  local taken = {
+    names = deliveries, dues = dues, ids = ids, owners = owners, suspects = tonumber(ARGV[6]), apart = apart, unread = ARGV[7] == '1',
+  }
   first_write(false, sums.whole)
   local leases, lost, later = lease_ready(taken, given, most_bytes, answer)
   sums.kept = #leases == 2 * #deliveries -- no delivery ended or waits, so :due is as before

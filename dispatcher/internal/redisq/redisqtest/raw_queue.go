@@ -2,6 +2,7 @@ package redisqtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,11 +104,37 @@ func (r *Raw) Claim(ctx context.Context, by string, in []int, wanted, free int) 
 	return r.ClaimBeside(ctx, by, in, dispatcher.Claim{Wanted: wanted, Free: free})
 }
 
-// ClaimBeside is Claim for an instance that has suspects.
+// ClaimBeside is Claim for an instance that has suspects, or reads messages later. It reads those
+// at once, and hands back the deliveries whose messages it can't read.
 func (r *Raw) ClaimBeside(ctx context.Context, by string, in []int, c dispatcher.Claim) ([]dispatcher.Claimed, []Hint, error) {
 	claimed, hints, err := r.ClaimIn(ctx, by, in, c)
 	r.heard()
-	return claimed, hintsOf(hints), err
+	var unread, read []dispatcher.Claimed
+	for _, c := range claimed {
+		if c.Unread {
+			unread = append(unread, c)
+		}
+	}
+	if unread == nil {
+		return claimed, hintsOf(hints), err
+	}
+	err = errors.Join(err, r.Messages(ctx, unread))
+	var back []dispatcher.Settlement
+	for _, c := range claimed {
+		if c.Unread {
+			c, unread = unread[0], unread[1:]
+		}
+		if c.Unread {
+			back = append(back, dispatcher.Settlement{ID: c.ID, Verdict: dispatcher.Back, Due: c.Due, Leased: c.Leased})
+		} else {
+			read = append(read, c)
+		}
+	}
+	if back != nil {
+		_, _, failed := r.Settle(ctx, by, back)
+		err = errors.Join(err, failed)
+	}
+	return read, hintsOf(hints), err
 }
 
 func (r *Raw) Settle(ctx context.Context, by string, batch []dispatcher.Settlement) ([]dispatcher.SettleResult, []Hint, error) {

@@ -145,7 +145,9 @@ func (m *model) claimAs(by string, partitions []int, wanted, free int) []dispatc
 	m.released = map[dispatcher.DeliveryID]bool{}
 	suspects := m.suspectLanes(by)
 	m.calls("claim")
-	got, hints, err := m.Queue.ClaimBeside(m.Ctx, by, partitions, dispatcher.Claim{Wanted: wanted, Free: free, Suspects: suspects})
+	got, hints, err := m.Queue.ClaimBeside(m.Ctx, by, partitions, dispatcher.Claim{
+		Wanted: wanted, Free: free, Suspects: suspects, Later: m.rng.IntN(2) == 0,
+	})
 	m.mayClaim(by, got, err)
 	m.MustBeCurrent(hints)
 	m.logf("claim by %s, %d wanted, %d free, beside suspects of %v, from %v: %v", by, wanted, free, suspects, partitions, redisqtest.ClaimedIDs(got))

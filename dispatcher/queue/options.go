@@ -28,7 +28,7 @@ import (
 // AttemptTimeout, Grace and Log.
 type Options struct {
 	Project    string                // prefix of all keys in Redis; empty: default
-	Partitions int                   // 0: as stored in Redis; an empty Redis gets 1, a cluster 128
+	Partitions int                   // 0: as stored in Redis; an empty Redis gets 1, a cluster at least 12
 	Durability dispatcher.Durability // what a publish waits for: Fsync, or 1 to 9 Replicas; zero: the response of Redis
 	Poll       bool                  // poll once a second instead of subscribing, for proxies without pub/sub
 

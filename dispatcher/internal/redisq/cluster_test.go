@@ -85,22 +85,32 @@ func schedule(ctx context.Context, store *redisqtest.Raw, batch ...dispatcher.En
 	return err
 }
 
-func TestAnEmptyClusterGetsManyPartitions(t *testing.T) {
+func TestTheMastersOfAnEmptyClusterGetEqualShares(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	store := clusterStore(t, cluster, 0)
-	require.Equal(t, 128, store.Partitions())
-	again := clusterStore(t, cluster, 128)
-	require.Equal(t, 128, again.Partitions())
+	n := store.Partitions()
+	require.GreaterOrEqual(t, n, 12)
+	require.Less(t, n, 128)
+	masters := cluster.Masters()
+	has := make([]int, len(masters))
+	for partition := range n {
+		has[slices.Index(masters, cluster.MasterOf(tagOf("cluster", partition)))]++
+	}
+	require.LessOrEqual(t, 12*slices.Max(has), 5*n, "at most a quarter more than a third: %v", has)
+
+	again := clusterStore(t, cluster, n)
+	require.Equal(t, n, again.Partitions())
 	_, err := redisqtest.OpenRaw(t.Context(), redisq.Options{URL: cluster.URL(), Project: "cluster", Partitions: 64})
-	require.ErrorContains(t, err, "PARTITIONS=64, but project cluster was made with 128")
+	require.ErrorContains(t, err, fmt.Sprintf("PARTITIONS=64, but project cluster was made with %d", n))
 
 	one := cluster.Nodes()[0].Server
 	_, err = redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Mode: conn.ModeSingle, Project: "cluster"})
 	require.ErrorContains(t, err, "REDIS_MODE=single, but the server is a node of a cluster")
 	found, err := redisqtest.OpenRaw(t.Context(), redisq.Options{URL: one.URL(), Project: "cluster"})
 	require.NoError(t, err, "one node leads to all")
-	require.NoError(t, schedule(t.Context(), found, entryIn("m1", 0, 128), entryIn("m2", 1, 128), entryIn("m3", 2, 128)))
+	require.Equal(t, n, found.Partitions())
+	require.NoError(t, schedule(t.Context(), found, entryIn("m1", 0, n), entryIn("m2", 1, n), entryIn("m3", 2, n)))
 	require.NoError(t, found.Close())
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 	Poll            bool                  // uses neither pub/sub nor PUBLISH; if unset, Open checks whether both are allowed
 	Keep            dispatcher.Keep       // limits from which Stats reports the retention
 	Project         string                // prefix of all keys
-	Partitions      int                   // 0: the number in the store; an empty store gets 1, in a cluster 128
+	Partitions      int                   // 0: the number in the store; an empty store gets 1, in a cluster at least 12
 	LaneMaxInFlight int                   // most deliveries of one lane in flight, over all instances
 	MaxWaiting      int                   // most deliveries that may wait in one lane; 0: no limit
 	Permits         int                   // of this instance

@@ -89,3 +89,6 @@ func (t ProbeAnswers) Judge() dispatcher.StoreInfo {
 	}
 	return f.report()
 }
+
+// EvenPartitions chooses the number of partitions of an empty cluster.
+var EvenPartitions = evenPartitions

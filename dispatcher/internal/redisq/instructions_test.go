@@ -39,9 +39,9 @@ const overBudget = 1.05
 
 // instructionBudgets are thousands of instructions for one delivery, by load and script.
 var instructionBudgets = map[string]map[string]float64{
-	"lanes=1/batch=64":  {"schedule": 86, "move": 35, "claim": 64, "settle": 41, "schedule-leased": 82, "settle-leased": 29},
-	"lanes=64/batch=64": {"schedule": 147, "move": 62, "claim": 68, "settle": 49},
-	"lanes=100/batch=1": {"schedule": 970, "claim": 640, "settle": 570},
+	"lanes=1/batch=64":  {"schedule": 67, "move": 37, "claim": 48, "settle": 28, "schedule-leased": 64, "settle-leased": 28},
+	"lanes=64/batch=64": {"schedule": 132, "move": 62, "claim": 50, "settle": 37},
+	"lanes=100/batch=1": {"schedule": 605, "claim": 635, "settle": 545},
 }
 
 func BenchmarkInstructions(b *testing.B) {

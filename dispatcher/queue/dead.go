@@ -74,7 +74,7 @@ func (o *deaths) run(ctx context.Context) error {
 				return
 			}
 		}
-		o.log.Error("OnDead was not called with some dead deliveries: the program stops", "deliveries", len(o.list))
+		o.log.Error("some dead deliveries were not reported to OnDead: the program stops", "deliveries", len(o.list))
 	}()
 	<-ctx.Done()
 	for _, most := range []time.Duration{o.grace, cutWithin} {
@@ -87,18 +87,18 @@ func (o *deaths) run(ctx context.Context) error {
 		}
 		cut()
 	}
-	o.log.Error("OnDead ignores its context and still runs")
+	o.log.Error("the function OnDead ignores its context and still runs")
 	return nil
 }
 
 // call calls OnDead with a delivery. What Redis can't tell stays empty.
 func (o *deaths) call(ctx context.Context, d dispatcher.Death) {
 	if n := o.missed.Swap(0); n > 0 {
-		o.log.Error("OnDead is too slow: it was not called with some dead deliveries", "deliveries", n)
+		o.log.Error("some dead deliveries were not reported to OnDead, which is too slow", "deliveries", n)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			o.log.Error("OnDead panicked", "delivery_id", d.ID.String(), "err", panicText(p), "stack", raised(debug.Stack()))
+			o.log.Error("the function OnDead panicked", "delivery_id", d.ID.String(), "err", panicText(p), "stack", raised(debug.Stack()))
 		}
 	}()
 	dead := Dead{Reason: d.Reason}

@@ -80,7 +80,7 @@ func (q *Queue) repeatOne(ctx context.Context, p periodic) {
 			after = p.next(now)
 		}
 		if !after.IsZero() && !after.After(at) {
-			q.handlers.log.Error("Every ends: next returned no later time", "name", p.name)
+			q.handlers.log.Error("a task of Every is published no more: next returned no later time", "name", p.name)
 			return
 		}
 		at = after

@@ -95,23 +95,23 @@ func laneAlert(l wire.LaneState) (Alert, bool) {
 	}
 	switch l.State {
 	case "paused":
-		n.Title, n.Text, n.weight = name+" is paused", countOf(int64(l.Waiting), "waits", "wait")+" and "+isAre(l.Waiting)+" kept"+by(l.By)+".", 6
+		n.Title, n.Text, n.weight = name+" is paused", nWait(l.Waiting)+" and "+isAre(l.Waiting)+" kept"+by(l.By)+".", 6
 		if l.Lane == "*" {
 			n.Title, n.Text, n.weight = "Everything is paused", "Nothing is sent at all until it is resumed"+by(l.By)+".", 0
 		}
 	case "unverified":
 		n.Title, n.weight = name+" is not verified", 5
-		n.Text = "A link set its URL; a test that succeeds lets it go on. " + countOf(int64(l.Waiting), "waits", "wait") + "."
+		n.Text = "A link set its URL; a test that succeeds lets it go on. " + nWait(l.Waiting) + "."
 	case "disabled":
 		n.Title, n.Text, n.weight = name+" is disabled", disabledAlert(l.Why)+by(l.By)+".", 2
 	default:
 		switch l.Why {
 		case "sealed":
 			n.Icon, n.weight = "failing", 1
-			n.Title, n.Text = name+" can't be opened", "An instance lacks the ENCRYPTION_KEY with which it was stored. "+countOf(int64(l.Waiting), "waits", "wait")+"."
+			n.Title, n.Text = name+" can't be opened", "An instance lacks the ENCRYPTION_KEY with which it was stored. "+nWait(l.Waiting)+"."
 		case "missing":
 			n.Icon, n.weight = "failing", 1
-			n.Title, n.Text = name+" is missing", "Its endpoint is not in the store and was not deleted. "+countOf(int64(l.Waiting), "waits", "wait")+"."
+			n.Title, n.Text = name+" is missing", "Its endpoint is not in the store and was not deleted. "+nWait(l.Waiting)+"."
 		default:
 			return n, false
 		}
@@ -177,11 +177,12 @@ func by(name string) string {
 	return ", by " + name
 }
 
-func countOf(n int64, one, more string) string {
+// nWait returns how many wait.
+func nWait(n int) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 waits"
 	}
-	return fmt.Sprintf("%d %s", n, more)
+	return fmt.Sprintf("%d wait", n)
 }
 
 func isAre(n int) string {

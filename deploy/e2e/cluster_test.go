@@ -14,8 +14,10 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 )
 
-// clusterPartitions is how many partitions a cluster has by default.
+// clusterPartitions is how many partitions these clusters have, so that the tests know where a lane is.
 const clusterPartitions = 128
+
+var inClusterPartitions = fmt.Sprint("PARTITIONS=", clusterPartitions)
 
 // Each caller of a cluster publishes that often; together they make 50 a second.
 const (
@@ -55,7 +57,7 @@ func (w *world) recovered(c *callers, moment time.Time) (accepting, delivering t
 func TestAClusterLosesNothing(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1, leastLine())
-	w := newWorldOn(t, asLeast(cluster.URL()))
+	w := newWorldOn(t, asLeast(cluster.URL()), inClusterPartitions)
 	var instances []*instance
 	for range 3 {
 		i := w.serve()
@@ -121,7 +123,7 @@ func TestAHangingMasterHoldsUpOnlyItsPartitions(t *testing.T) {
 
 func hangMaster(t *testing.T, atHome bool, rounds int) {
 	cluster := redistest.StartCluster(t, 3, 0, "cluster-require-full-coverage no", leastLine())
-	w := newWorldOn(t, asLeast(cluster.URL()), "REDIS_MODE=cluster")
+	w := newWorldOn(t, asLeast(cluster.URL()), "REDIS_MODE=cluster", inClusterPartitions)
 	instances := []*instance{w.serve(), w.serve()}
 	for _, i := range instances {
 		i.troubled = true

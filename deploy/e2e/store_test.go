@@ -100,7 +100,7 @@ func TestWhatIsOldIsForgotten(t *testing.T) {
 	kept := slices.DeleteFunc(w.keys(), func(key string) bool { // figures, which instances add when a half hour begins meanwhile
 		return key == "added" || strings.HasPrefix(key, "health:")
 	})
-	require.Equal(t, []string{"archive", "attempts", "ends", "known", "lane", "limits", "names"}, kept, "how many ended stays counted, by reason, and how far the log was cut")
+	require.Equal(t, []string{"archive", "attempts", "ends", "failures", "known", "lane", "limits", "names"}, kept, "how many ended stays counted, by reason, and how far the log was cut")
 
 	again := i.send("plain")
 	require.False(t, again.Duplicate, "its id is forgotten too")

@@ -41,7 +41,7 @@ func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
 	led := stranger.do("GET", p.Type, nil)
 	require.Equal(t, http.StatusSeeOther, led.StatusCode)
 	to, anchor, _ := strings.Cut(led.Header.Get("Location"), "#")
-	require.Contains(t, stranger.do("GET", to, nil).text, `<h2 id="`+anchor+`">unauthorized</h2>`)
+	require.Contains(t, stranger.do("GET", to, nil).text, `<tr id="`+anchor+`">`)
 }
 
 func TestTheLinksOfTheConsoleToTheDocumentsLeadSomewhere(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,16 +171,22 @@ func TestWrongMiddlewareAndWorkersAreRefused(t *testing.T) {
 func TestWorkersBoundOneQueueInAProgramAndLeaveTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, queue.Options{Log: quiet.Log, Workers: 16})
+		var mu sync.Mutex
 		most, running, others := 0, 0, 0
-		q.Handle("slow", func(ctx context.Context, _ queue.Delivery) error {
-			running++
+		count := func(n *int, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			*n += by
 			most = max(most, running)
+		}
+		q.Handle("slow", func(context.Context, queue.Delivery) error {
+			count(&running, 1)
 			time.Sleep(time.Second)
-			running--
+			count(&running, -1)
 			return nil
 		}, queue.Workers(2))
 		q.Handle("quick", func(context.Context, queue.Delivery) error {
-			others++
+			count(&others, 1)
 			return nil
 		})
 		queuetest.Run(t, q)

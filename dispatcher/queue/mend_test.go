@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +22,10 @@ import (
 func TestDeadDeliveriesAreFoundAndReplayedWithoutServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)
-		broken, calls := true, 0
+		var calls atomic.Int64
+		var mended atomic.Bool
 		h := func(context.Context, queue.Delivery) error {
-			if calls++; broken {
+			if calls.Add(1); !mended.Load() {
 				return errors.New("no such table")
 			}
 			return nil
@@ -51,7 +54,7 @@ func TestDeadDeliveriesAreFoundAndReplayedWithoutServe(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, r, same)
 
-		broken = false
+		mended.Store(true)
 		n, err := q.Replay(t.Context(), queue.Filter{Queue: "work", Topics: []string{"order.*"}})
 		require.NoError(t, err)
 		require.Equal(t, 200, n)
@@ -65,7 +68,7 @@ func TestDeadDeliveriesAreFoundAndReplayedWithoutServe(t *testing.T) {
 		require.Equal(t, 51, n)
 		queuetest.Advance(time.Second)
 		require.Empty(t, queuetest.Dead(t, q))
-		require.Equal(t, 2*250+251, calls)
+		require.EqualValues(t, 2*250+251, calls.Load())
 		n, err = q.Replay(t.Context(), queue.Filter{Queue: "other", Statuses: []dispatcher.Status{dispatcher.StatusDelivered}})
 		require.NoError(t, err)
 		require.Equal(t, 50, n)
@@ -76,9 +79,9 @@ func TestDeadDeliveriesAreFoundAndReplayedWithoutServe(t *testing.T) {
 func TestAReplayEndsThoughEverythingDiesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)
-		calls := 0
+		var calls atomic.Int64
 		q.Handle("work", func(context.Context, queue.Delivery) error {
-			calls++
+			calls.Add(1)
 			return queue.SkipRetry(errors.New("no"))
 		})
 		queuetest.Run(t, q)
@@ -90,7 +93,7 @@ func TestAReplayEndsThoughEverythingDiesAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 300, n)
 		queuetest.Advance(time.Second)
-		require.Equal(t, 600, calls)
+		require.EqualValues(t, 600, calls.Load())
 		require.Len(t, queuetest.Dead(t, q), 300)
 	})
 }
@@ -298,9 +301,12 @@ func TestWhatWaitsIsMovedToAnotherTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)
 		began := time.Now()
+		var mu sync.Mutex
 		got := map[string]time.Duration{}
 		q.Handle("work", func(_ context.Context, d queue.Delivery) error {
+			mu.Lock()
 			got[fmt.Sprint(d.MessageID, d.Attempt)] = time.Since(began).Round(time.Second)
+			mu.Unlock()
 			if d.MessageID == "fails" && d.Attempt == 1 {
 				return errors.New("no")
 			}

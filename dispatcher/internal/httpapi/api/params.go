@@ -87,7 +87,7 @@ func OfStatusCode(name, doc string) *Param {
 // forms are the forms of the texts in filters, by the tag form of the filter's field, or by
 // the name of the parameter.
 var forms = map[string]Form{
-	"by": AnyText, "destination": DestinationForm, "job": JobForm, "message": MessageForm, "subject": SubjectForm, "subject_like": SubjectForm,
+	"by": AnyText, "destination": DestinationForm, "job": JobForm, "like": AnyFilled, "message": MessageForm, "subject": SubjectForm, "subject_like": SubjectForm,
 	"target": AnyText, "tenant": TenantForm, "tenant-or-none": TenantOrNone, "topic": TopicsForm,
 }
 
@@ -101,7 +101,7 @@ func OfFilter(filter any) (all []*Param) {
 			continue
 		}
 		var p *Param
-		switch form := forms[cmp.Or(f.Tag.Get("form"), name)]; {
+		switch form, known := forms[cmp.Or(f.Tag.Get("form"), name)]; {
 		case f.Type == reflect.TypeFor[bool]():
 			p = OfFlag(name, "true: "+strings.ToLower(doc[:1])+doc[1:])
 		case f.Type == reflect.TypeFor[time.Time]():
@@ -110,6 +110,8 @@ func OfFilter(filter any) (all []*Param) {
 			p = OfStatusCode(name, doc)
 		case words != nil:
 			p = OfWord(name, doc, words)
+		case !known:
+			panic("no form of the texts in " + name)
 		default:
 			p = OfText(name, doc, form)
 		}

@@ -80,6 +80,7 @@ const (
 	Resent    Kind = 's' // an attempt was requested
 	Restored  Kind = 'o' // it was restored into a store
 	Forgotten Kind = 'f' // it was erased from the store on request
+	Snoozed   Kind = 'z' // its handler let it wait without an attempt; no row has it, it only changes the unfinished delivery
 	Lost      Kind = '?' // it ended, but the log was cut before its end was read
 )
 

@@ -184,6 +184,10 @@ func (f *folder) event(p *Part, e *Event) {
 	} else if e.Kind.Ends() && !e.Repeats {
 		f.unnamed = append(f.unnamed, e)
 	}
+	snoozed := e.Kind == Snoozed
+	if snoozed {
+		e.Kind = 0
+	}
 	switch {
 	case e.Kind == Late:
 		return
@@ -197,6 +201,9 @@ func (f *folder) event(p *Part, e *Event) {
 	}
 	t.changed = true
 	o.Epoch = p.Epoch
+	if snoozed {
+		o.Asked = time.Time{} // when it is due now, the log does not have
+	}
 	switch e.Kind {
 	case Retry:
 		o.Attempts = max(o.Attempts, e.Attempt.Number)

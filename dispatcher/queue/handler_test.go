@@ -36,8 +36,11 @@ func publish(t *testing.T, q *queue.Queue, m queue.Task) {
 func TestAHandlerKnowsWhereItIsOnItsLadder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)
+		var mu sync.Mutex
 		var got []queue.Delivery
 		q.Handle("work", func(_ context.Context, d queue.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
 			got = append(got, d)
 			return fmt.Errorf("no %d", d.Attempt)
 		})

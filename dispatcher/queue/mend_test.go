@@ -194,8 +194,11 @@ func TestAListHasTheLastPublishedFirstAndKeepsToItsTimes(t *testing.T) {
 func TestABatchIsStoredEachForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)
+		var mu sync.Mutex
 		got := map[string]int{}
 		q.Handle("work", func(_ context.Context, d queue.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
 			got[d.MessageID]++
 			return nil
 		})

@@ -175,6 +175,9 @@ func eventOf(l *read.LogLine) (e archive.Event, ok bool) {
 		if l.Code == '1' {
 			e.Kind, e.Wait = archive.Retry, l.Wait
 		}
+	case "z":
+		e.Kind = archive.Snoozed
+		return e, l.Code == '1'
 	case "x":
 		e.Attempt.Verdict = dispatcher.Dead
 		if l.Code == '1' {

@@ -4,8 +4,8 @@
 --   reach(close_lists, take_out)
 --
 -- ARGV[3] ms of that time, ARGV[4..] deliveries
--- returns now, due, weight, an empty text, then for each: 1 it waits until then, 0 an attempt is under way, it has ended, or it is
---   ready and deep in a long list, -1 not kept, -6 its message expires before, -7 others of its key go first
+-- returns now, due, weight, an empty text, then for each: 1 it waits until then, 0 an attempt is under way, or was asked for while it
+--   waited, it has ended, or it is ready and deep in a long list, -1 not kept, -6 its message expires before, -7 others of its key go first
 local at, deliveries, names = tonumber(ARGV[3]), {}, {}
 for i = 4, #ARGV do
   deliveries[#deliveries + 1] = ARGV[i]
@@ -28,9 +28,9 @@ local function reschedule(delivery, l, id)
   end
   if sure('ZSCORE', DONE, delivery) or sure('ZSCORE', DEAD, delivery) or sure('ZSCORE', CANCELLED, delivery) then return 0 end
   if set_ahead_of(l, id, record) then return -7 end
-  if not take_out(l, id) then return 0 end
   local text = sure('HGET', PROGRESS, delivery)
   local a, b, d, s, asked, r, more = parse_progress(text)
+  if asked > 1 or not take_out(l, id) then return 0 end
   if asked > 0 then sure('HSET', PROGRESS, delivery, progress_text(a, b, d, s, 0, r, more)) end -- nobody asks for it now any more
   count('ready', -1)
   count(waiting_status(text), 1)

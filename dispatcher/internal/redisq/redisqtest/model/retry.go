@@ -88,6 +88,7 @@ func (m *model) rescheduleSome(ids []dispatcher.DeliveryID, at time.Time) {
 			wantErr = dispatcher.ErrOrder
 		case d.Place == redisqtest.PlaceDue:
 			d.At, want = ms, true
+		case d.progress.Asked > 1: // a person asked for an attempt now
 		case d.Place == redisqtest.PlaceReady: // a short list is read whole
 			m.ready[ids[i].Lane] = slices.DeleteFunc(m.ready[ids[i].Lane], func(other dispatcher.DeliveryID) bool { return other == ids[i] })
 			m.moveTo(ids[i], redisqtest.Found{Place: redisqtest.PlaceDue, At: ms})

@@ -227,12 +227,15 @@ func sceneExpiredBehind(m *model) {
 // sceneCancelAndRetry cancels waiting deliveries, and sends ended ones again,
 // also behind others of their key.
 func sceneCancelAndRetry(m *model) {
+	ready := m.publishTo("m0", "a", func(*dispatcher.Message) {})
+	m.rescheduleSome([]dispatcher.DeliveryID{ready}, m.Now.Add(time.Minute))
+	m.compare()
+	m.rescheduleSome([]dispatcher.DeliveryID{ready}, m.Now)
+	m.moveAll(redisqtest.One)
+	m.settleOne(redisqtest.One, redisqtest.Success(m.claimOne(redisqtest.One)))
 	due := m.publishTo("m1", "a", delayed)
 	m.retrySome([]dispatcher.DeliveryID{due}, false)
-	m.rescheduleSome([]dispatcher.DeliveryID{due}, m.Now.Add(time.Minute))
-	m.compare()
-	m.rescheduleSome([]dispatcher.DeliveryID{due}, m.Now)
-	m.moveAll(redisqtest.One)
+	m.rescheduleSome([]dispatcher.DeliveryID{due}, m.Now.Add(time.Minute)) // a person asked for an attempt now
 	m.settleOne(redisqtest.One, redisqtest.Success(m.claimOne(redisqtest.One)))
 	m.retrySome([]dispatcher.DeliveryID{due}, true)
 	m.settleOne(redisqtest.One, redisqtest.Death(m.claimOne(redisqtest.One), dispatcher.ReasonGone))

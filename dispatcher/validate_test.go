@@ -310,6 +310,10 @@ func TestAURLThatPassedIsNotLookedAtAgain(t *testing.T) {
 		require.Zero(t, faults("https://shop.example/a"))
 	}
 	require.Equal(t, 1, looked)
+	l.Passed.Clear()
+	require.Zero(t, faults("https://shop.example/a"))
+	require.Equal(t, 2, looked)
+	looked = 1
 	require.Zero(t, faults("https://shop.example/b"))
 	require.Equal(t, 2, looked, "another URL is another one")
 	for range 3 {

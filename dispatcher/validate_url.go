@@ -192,6 +192,13 @@ func (p *Passed) has(raw string) bool {
 	return ok
 }
 
+// Clear forgets all URLs, because CheckURL may judge some of them differently now.
+func (p *Passed) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = nil
+}
+
 // add caches a URL.
 func (p *Passed) add(raw string) {
 	p.mu.Lock()

@@ -151,9 +151,10 @@ type Options struct {
 	// alive returns an error if the process is stuck.
 	Ready func(addr string, alive func() error)
 
-	own      *egress.Listeners // of Run; its listeners
-	stopping *atomic.Bool      // of Run; true: it is not ready any more, and its responses close their connections
-	waiting  int               // of Run; limit of the API's connections that wait for events
+	own      *egress.Listeners  // of Run; its listeners
+	passed   *dispatcher.Passed // of Run; URLs that may be called, as long as the listeners are the same
+	stopping *atomic.Bool       // of Run; true: it is not ready any more, and its responses close their connections
+	waiting  int                // of Run; limit of the API's connections that wait for events
 
 	once func(context.Context, *process) // runs instead of the server, and then the process ends; nil: it serves
 }
@@ -173,7 +174,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	o.own = listening(ln, metricsLn)
+	o.own, o.passed = listening(ln, metricsLn), new(dispatcher.Passed)
 	visitors := callers.New(share.accepted, o.Proxies, o.Log)
 	apiPort, figuresPort := openPort(ln, visitors, o), openPort(metricsLn, callers.New(figuresConnections, nil, o.Log), o)
 	defer apiPort.close()

@@ -121,6 +121,7 @@ func (o Options) policy(e *engine.Engine, guard *egress.Guard) dispatcher.Policy
 		Unsigned:  len(o.Engine.Secrets) == 0,
 		HTTPSOnly: o.HTTPSOnly,
 		CheckURL:  guard.URL,
+		Passed:    o.passed,
 
 		CheckLinkURL: o.linkGuard().URL,
 

@@ -107,7 +107,10 @@ func storeOptions(url string, o Options) redisq.Options {
 	}
 	if o.own != nil {
 		options.Listens = o.own.Published()
-		options.Listening = func(all map[string][]netip.AddrPort) { o.own.SetOthers(reached(all)) }
+		options.Listening = func(all map[string][]netip.AddrPort) {
+			o.own.SetOthers(reached(all))
+			o.passed.Clear()
+		}
 	}
 	return options
 }

@@ -96,7 +96,9 @@ func New(o Options) (http.Handler, error) {
 	if o.Policy.MaxBody <= 0 {
 		return nil, errors.New("serve api: no limit for bodies")
 	}
-	o.Policy.Passed = &dispatcher.Passed{}
+	if o.Policy.Passed == nil {
+		o.Policy.Passed = &dispatcher.Passed{}
+	}
 	if o.Bodies == nil {
 		o.Bodies = NewBodies(api.BodyBytes, o.Policy.MaxBody)
 	}

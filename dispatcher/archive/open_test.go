@@ -89,6 +89,16 @@ func TestAnAttemptThatSomebodyAskedForStandsBesideTheLadder(t *testing.T) {
 	require.Equal(t, at(126), late.Open[0].Due, "what it interrupted has passed: its rung begins again")
 }
 
+// An attempt that somebody asked for is made when its handler lets it wait.
+func TestASnoozeIsNoEventAndNobodyAsksAnyMore(t *testing.T) {
+	open := archive.Open{ID: of("m"), Pos: 1, Attempts: 1, Asked: at(100)}
+	got, events := fold(&open, nil, event(archive.Snoozed, 2, 10, 2))
+	require.Equal(t, archive.Kind(0), events[0].Kind)
+	require.Equal(t, []archive.Open{{ID: of("m"), Pos: 1, Attempts: 1, Epoch: "e"}}, got.Open)
+	_, events = fold(nil, nil, event(archive.Snoozed, 2, 10, 2))
+	require.Equal(t, archive.Kind(0), events[0].Kind, "it ended before")
+}
+
 func TestWhatIsResentIsUnfinishedAgain(t *testing.T) {
 	again := accepted("m", 5)
 	again.Again = true

@@ -42,9 +42,9 @@ var (
 	// ErrUnrecorded means that outcomes of attempts could not be recorded. The text has
 	// their number.
 	ErrUnrecorded = errors.New("outcomes of attempts were not recorded")
-	// ErrBegun means that a delivery can't wait until another time, because it is handled now, or has
-	// ended.
-	ErrBegun = errors.New("it is handled now, or has ended")
+	// ErrBegun means that a delivery can't wait until another time, because it is handled now, has
+	// ended, or a person asked for its attempt.
+	ErrBegun = errors.New("it is handled now, was asked for, or has ended")
 	// ErrNoHandler means that a Mux has no handler for the topic of a delivery.
 	ErrNoHandler = errors.New("no handler for its topic")
 	// ErrSkipRetry is matched by the errors of SkipRetry. A handler may also wrap it itself.

@@ -249,8 +249,8 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 
 // Reschedule moves the next attempt of a message that waits to another time, sooner or later. A
 // program that publishes on each change and moves the first one debounces: the handler runs once
-// nothing has changed for a while. It returns ErrBegun if a delivery of the message is handled now or
-// has ended, and ErrNotFound if there is no such message. A time in the past means now, and the content
+// nothing has changed for a while. It returns ErrBegun if a delivery of the message is handled now, has
+// ended, or was asked for by a person, and ErrNotFound if there is no such message. A time in the past means now, and the content
 // stays as it was published. Deliveries that wait behind others of their ordering key, and times after
 // ExpiresAt, are an *InvalidError.
 func (q *Queue) Reschedule(ctx context.Context, id string, at time.Time) error {

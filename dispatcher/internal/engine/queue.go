@@ -80,7 +80,7 @@ type Deliveries interface {
 	// Cancel ends unfinished deliveries. A delivery in flight ends with its attempt.
 	Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error)
 	// Reschedule lets waiting deliveries be due at another time. It does not change these deliveries:
-	//   - one in flight or ended, without an error,
+	//   - one in flight or ended, or whose attempt a person asked for, without an error,
 	//   - one behind another of its ordering key, with ErrOrder,
 	//   - one that expires before that time, with ErrExpired.
 	Reschedule(ctx context.Context, by string, ids []dispatcher.DeliveryID, at time.Time) ([]dispatcher.Change, error)

@@ -128,7 +128,7 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 }
 
 // Reschedule lets waiting deliveries be due at another time. A delivery that is not changed has no
-// error if an attempt is under way, or if it has ended, else ErrExpired, ErrOrder or ErrNotFound.
+// error if an attempt is under way or was asked for, or if it has ended, else ErrExpired, ErrOrder or ErrNotFound.
 func (s *Store) Reschedule(ctx context.Context, by string, ids []dispatcher.DeliveryID, at time.Time) ([]dispatcher.Change, error) {
 	return s.change(ctx, s.scripts.reschedule, by, ids, []any{at.Add(time.Millisecond - 1).UnixMilli()})
 }

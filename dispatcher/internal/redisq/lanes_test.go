@@ -20,7 +20,7 @@ import (
 func laneStore(t *testing.T, change ...func(*redisq.Options)) *redisqtest.Raw {
 	t.Helper()
 	options := redisq.Options{
-		URL: redistest.Start(t).URL(), Project: "lanes", Partitions: 3, LaneMaxInFlight: 128, Permits: 4096,
+		URL: redisqtest.PatientURL(redistest.Start(t)), Project: "lanes", Partitions: 3, LaneMaxInFlight: 128, Permits: 4096,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range change {

@@ -42,7 +42,7 @@ func TestWithoutPubSubNobodyIsTold(t *testing.T) {
 func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Start(t)
-	store := openTestStore(t, redisq.Options{URL: server.URL(), Project: "quiet", LaneMaxInFlight: 128, Permits: 1024, Poll: true})
+	store := openTestStore(t, redisq.Options{URL: redisqtest.PatientURL(server), Project: "quiet", LaneMaxInFlight: 128, Permits: 1024, Poll: true})
 	require.True(t, store.Polls())
 	require.NoError(t, store.Client().ConfigResetStat(ctx).Err())
 	mustDeliver(t, store)
@@ -53,7 +53,7 @@ func TestPubSubIsNotUsedWhereItIsNotWanted(t *testing.T) {
 	require.NotContains(t, stats, "cmdstat_publish:")
 	require.NotContains(t, stats, "cmdstat_subscribe:")
 
-	reported := openTestStore(t, redisq.Options{URL: server.URL(), Project: "told", LaneMaxInFlight: 128, Permits: 1024})
+	reported := openTestStore(t, redisq.Options{URL: redisqtest.PatientURL(server), Project: "told", LaneMaxInFlight: 128, Permits: 1024})
 	require.False(t, reported.Polls())
 	mustDeliver(t, reported)
 	stats, err = store.Client().Info(ctx, "commandstats").Result()

@@ -18,6 +18,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -63,7 +64,7 @@ func (c *scriptCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 func newRepeats(t *testing.T, partitions int) *repeats {
 	t.Helper()
 	store := openTestStore(t, redisq.Options{
-		URL: redistest.Start(t).URL() + "?read_timeout=30s", Project: "repeats", Partitions: partitions,
+		URL: redisqtest.PatientURL(redistest.Start(t)), Project: "repeats", Partitions: partitions,
 		LaneMaxInFlight: 128, Permits: 1024, Log: slog.New(slog.DiscardHandler),
 	})
 	calls := newScriptCalls()

@@ -16,7 +16,7 @@ import (
 // newShareStore opens a store for an instance with so many permits.
 func newShareStore(t *testing.T, server redistest.Redis, name string, permits int) *redisqtest.Raw {
 	s := openTestStore(t, redisq.Options{
-		URL: server.URL(), Project: "shares", Partitions: 1, LaneMaxInFlight: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
+		URL: redisqtest.PatientURL(server), Project: "shares", Partitions: 1, LaneMaxInFlight: 128, Permits: permits, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, s.Join(t.Context(), name, dispatcher.Instance{Permits: permits, Version: "1.0", StartedAt: time.Now()}))
 	beatAs(t, s, name, 1)
@@ -152,7 +152,7 @@ func TestAStoreKnowsThePermitsOfAllInstances(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"one", "two"}, names)
 
-	tool := openTestStore(t, redisq.Options{URL: server.URL(), Project: "shares", Log: slog.New(slog.DiscardHandler)})
+	tool := openTestStore(t, redisq.Options{URL: redisqtest.PatientURL(server), Project: "shares", Log: slog.New(slog.DiscardHandler)})
 	publishTo(t, tool, "u_b", "m4")
 	require.Equal(t, 2048*12/512, weightsOf(t, tool), "a process that never beats knows them too")
 }

@@ -328,7 +328,7 @@ func TestPublishingDuringMovesLosesNothing(t *testing.T) {
 	const publishers, each = 3, 150
 	ctx := t.Context()
 	store := openTestStore(t, redisq.Options{
-		URL: redistest.Start(t).URL(), Project: "moves", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
+		URL: redisqtest.PatientURL(redistest.Start(t)), Project: "moves", Partitions: 2, LaneMaxInFlight: 128, Permits: 1024,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	var all errgroup.Group

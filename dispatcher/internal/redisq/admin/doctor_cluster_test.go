@@ -17,7 +17,7 @@ import (
 func TestDoctorOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	store := redisqtest.Open(t, redisq.Options{URL: cluster.URL(), Project: "several", Partitions: 9, LaneMaxInFlight: 128, Permits: 1024})
+	store := redisqtest.Open(t, redisq.Options{URL: redisqtest.PatientURL(cluster), Project: "several", Partitions: 9, LaneMaxInFlight: 128, Permits: 1024})
 	ctx := t.Context()
 	_, _, err := store.Schedule(ctx, "one", 0, 0, append(redisqtest.Entries(30, 0), redisqtest.Entries(30, time.Hour)...))
 	require.NoError(t, err)

@@ -196,7 +196,7 @@ func TestDoctorOfEndpoints(t *testing.T) {
 func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	store := redisqtest.Open(t, redisq.Options{URL: server.URL(), Project: "several", Partitions: 4, LaneMaxInFlight: 128, Permits: 1024})
+	store := redisqtest.Open(t, redisq.Options{URL: redisqtest.PatientURL(server), Project: "several", Partitions: 4, LaneMaxInFlight: 128, Permits: 1024})
 	ctx := t.Context()
 	_, _, err := store.Schedule(ctx, "one", 0, 0, append(redisqtest.Entries(20, 0), redisqtest.Entries(20, time.Hour)...))
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 var projects atomic.Int64
@@ -22,7 +23,7 @@ func newProject() string { return fmt.Sprintf("cursor%d", projects.Add(1)) }
 // newStore opens a store of a project.
 func newStore(t testing.TB, server redistest.Redis, project string) *redisq.Store {
 	t.Helper()
-	store, err := redisq.Open(t.Context(), redisq.Options{URL: server.URL(), Project: project, LaneMaxInFlight: 8, Permits: 8})
+	store, err := redisq.Open(t.Context(), redisq.Options{URL: redisqtest.PatientURL(server), Project: project, LaneMaxInFlight: 8, Permits: 8})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	return store

@@ -31,7 +31,7 @@ type accessRig struct {
 func newAccessRig(t *testing.T, server redisqtest.Server) *accessRig {
 	t.Helper()
 	r := &accessRig{T: t, now: time.Now().Truncate(time.Millisecond), options: redisq.Options{
-		URL: server.URL(), Project: redisqtest.ProjectName(), LaneMaxInFlight: 8, Permits: 8, TestClock: true,
+		URL: redisqtest.PatientURL(server), Project: redisqtest.ProjectName(), LaneMaxInFlight: 8, Permits: 8, TestClock: true,
 	}}
 	r.home = "{" + r.options.Project + "}"
 	store := redisqtest.Open(t, r.options)

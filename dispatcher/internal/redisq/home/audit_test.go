@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 var auditProjects atomic.Int64
@@ -37,7 +38,7 @@ func newAuditRig(t *testing.T, server redistest.Redis) *auditRig {
 	r := &auditRig{T: t, now: time.Now()}
 	project := fmt.Sprintf("audit%d", auditProjects.Add(1))
 	store, err := redisq.Open(t.Context(), redisq.Options{
-		URL: server.URL(), Project: project, LaneMaxInFlight: 8, Permits: 8, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		URL: redisqtest.PatientURL(server), Project: project, LaneMaxInFlight: 8, Permits: 8, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })

@@ -59,7 +59,7 @@ func newTestEndpoints(server redistest.Redis, box *seal.Box) endpointtest.OpenFu
 // endpointOptions are those of a project of its own.
 func endpointOptions(server redistest.Redis, box *seal.Box) redisq.Options {
 	return redisq.Options{
-		URL: server.URL() + "?read_timeout=30s&pool_timeout=30s", Project: fmt.Sprintf("test%d", projects.Add(1)), LaneMaxInFlight: 128, Permits: 1024,
+		URL: redisqtest.PatientURL(server), Project: fmt.Sprintf("test%d", projects.Add(1)), LaneMaxInFlight: 128, Permits: 1024,
 		Seal: box, Log: slog.New(slog.DiscardHandler),
 	}
 }

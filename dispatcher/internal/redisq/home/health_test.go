@@ -36,7 +36,7 @@ func newHealthRig(t testing.TB, server redisqtest.Server, partitions int) *healt
 	r := &healthRig{TB: t, project: redisqtest.ProjectName()}
 	r.first = time.Now().UTC().Truncate(24 * time.Hour).Add(-time.Minute)
 	store, err := redisq.Open(t.Context(), redisq.Options{
-		URL: server.URL(), Project: r.project, Partitions: partitions, LaneMaxInFlight: 8, Permits: 8, Log: slog.New(slog.DiscardHandler),
+		URL: redisqtest.PatientURL(server), Project: r.project, Partitions: partitions, LaneMaxInFlight: 8, Permits: 8, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })

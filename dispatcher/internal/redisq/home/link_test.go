@@ -234,7 +234,7 @@ func TestWhatCantBeReadIsNoLink(t *testing.T) {
 
 func TestARepartitionAndADoctorKeepSessionsAndLinks(t *testing.T) {
 	ctx := t.Context()
-	o := redisq.Options{URL: redistest.Start(t).URL(), Project: redisqtest.ProjectName(), Partitions: 2, LaneMaxInFlight: 8, Permits: 8}
+	o := redisq.Options{URL: redisqtest.PatientURL(redistest.Start(t)), Project: redisqtest.ProjectName(), Partitions: 2, LaneMaxInFlight: 8, Permits: 8}
 	before := redisqtest.Open(t, o)
 	session, err := before.Access().OpenSession(ctx, "ops")
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +27,17 @@ func ProjectName() string { return fmt.Sprintf("test%d", projects.Add(1)) }
 // Server is a Redis or a cluster that a test started.
 type Server interface {
 	URL() string
+}
+
+// PatientURL is the URL of a server for a client that waits half a minute for each
+// reply and connection. A test that needs a healthy server uses it: on a busy machine
+// the server may not get the processor for longer than the store's own time limits.
+func PatientURL(server Server) string {
+	url, separator := server.URL(), "?"
+	if strings.Contains(url, separator) {
+		separator = "&"
+	}
+	return url + separator + "read_timeout=30s&pool_timeout=30s"
 }
 
 // An OpenFunc opens a store that is closed with the test.
@@ -88,7 +100,7 @@ func Stores(server Server) func(t testing.TB, s Setup) Fixture {
 func NewFixture(t testing.TB, s Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
 	t.Helper()
 	options := redisq.Options{
-		URL: server.URL() + "?read_timeout=30s", Project: ProjectName(),
+		URL: PatientURL(server), Project: ProjectName(),
 		Partitions: s.Partitions, LaneMaxInFlight: s.LaneMaxInFlight, Permits: s.Permits,
 		BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
 		TestClock: true, Log: slog.New(slog.DiscardHandler),

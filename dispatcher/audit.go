@@ -26,11 +26,13 @@ type AuditEntry struct {
 func (e AuditEntry) ByLink() bool { return strings.HasPrefix(e.By, "link:") }
 
 // AuditWords lists the values of AuditEntry.What: a noun and a verb each.
-var AuditWords = []string{
-	"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.confirm", "endpoint.test", "endpoint.disable",
-	"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
-	"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume", "link.create", "link.revoke",
-	"doctor.fix", "doctor.seal", "repartition", "forget",
+func AuditWords() []string {
+	return []string{
+		"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.confirm", "endpoint.test", "endpoint.disable",
+		"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
+		"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume", "link.create", "link.revoke",
+		"doctor.fix", "doctor.seal", "repartition", "forget",
+	}
 }
 
 // AuditFilter selects entries. An empty field matches all of them, and a field with several

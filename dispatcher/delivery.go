@@ -22,13 +22,17 @@ const (
 )
 
 // Statuses lists all statuses in the order of the flow.
-var Statuses = []Status{
-	StatusScheduled, StatusReady, StatusInFlight, StatusRetrying,
-	StatusDelivered, StatusDead, StatusCancelled,
+func Statuses() []Status {
+	return []Status{
+		StatusScheduled, StatusReady, StatusInFlight, StatusRetrying,
+		StatusDelivered, StatusDead, StatusCancelled,
+	}
 }
 
 // EndStatuses are the statuses of finished deliveries.
-var EndStatuses = []Status{StatusDelivered, StatusDead, StatusCancelled}
+func EndStatuses() []Status {
+	return []Status{StatusDelivered, StatusDead, StatusCancelled}
+}
 
 // Ended reports whether a delivery is finished. Only a caller can then ask for another attempt.
 func (s Status) Ended() bool {
@@ -62,7 +66,7 @@ var deadReasons = words[DeadReason]{
 }
 
 // DeadReasons lists all reasons.
-var DeadReasons = deadReasons.list()
+func DeadReasons() []DeadReason { return deadReasons.list() }
 
 // Means returns the reason as a clause for people.
 func (r DeadReason) Means() string { return deadReasons.means(r) }
@@ -81,7 +85,9 @@ const (
 )
 
 // Verdicts lists all verdicts of attempts. Snoozed is not one of them, because no attempt is recorded.
-var Verdicts = []Verdict{Delivered, Retry, Dead, Back}
+func Verdicts() []Verdict {
+	return []Verdict{Delivered, Retry, Dead, Back}
+}
 
 // String returns the verdict as logs and responses spell it.
 func (v Verdict) String() string {
@@ -141,7 +147,7 @@ var classes = words[Class]{
 }
 
 // Classes lists all classes except ClassNone.
-var Classes = classes.list()
+func Classes() []Class { return classes.list() }
 
 // Means returns the class as a clause for people.
 func (c Class) Means() string { return classes.means(c) }
@@ -270,7 +276,7 @@ var waits = words[Wait]{
 }
 
 // Waits lists all reasons to wait.
-var Waits = waits.list()
+func Waits() []Wait { return waits.list() }
 
 // Means returns the wait as a clause for people.
 func (w Wait) Means() string { return waits.means(w) }
@@ -291,7 +297,9 @@ const (
 )
 
 // Lefts lists the reasons why a retry leaves a delivery.
-var Lefts = []Left{LeftReady, LeftInFlight, LeftOrder, LeftDelivered, LeftExpired, LeftDisabled, LeftDeleted}
+func Lefts() []Left {
+	return []Left{LeftReady, LeftInFlight, LeftOrder, LeftDelivered, LeftExpired, LeftDisabled, LeftDeleted}
+}
 
 // Retried is the state of a delivery after a retry was asked for.
 type Retried struct {

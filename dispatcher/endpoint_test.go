@@ -74,7 +74,7 @@ func TestNoticesGoOnlyWhereTheyAreNamed(t *testing.T) {
 }
 
 func TestANoticesDeliveryIsKnownByItsID(t *testing.T) {
-	for _, n := range d.Notices {
+	for _, n := range d.Notices() {
 		require.True(t, d.DeliveryID{Message: n.ID("u_1", "17")}.OfNotice(), n)
 		require.True(t, d.ValidID(n.ID("u_1", "17")))
 		require.True(t, d.ValidTopic(string(n)))

@@ -17,23 +17,23 @@ const (
 	KeptBars = 48
 )
 
-// DurationBounds are the upper bounds of the histogram's buckets in ms. Longer durations have
-// their own bucket, so there are len(DurationBounds)+1.
-var DurationBounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
+// durationBounds are the upper bounds of the histogram's buckets in ms. Longer durations have
+// their own bucket, so there are len(durationBounds)+1.
+var durationBounds = [...]int64{10, 50, 100, 250, 500, 1000, 5000}
 
 // Durations is a histogram of durations.
-type Durations [len(DurationBounds) + 1]int64
+type Durations [len(durationBounds) + 1]int64
 
 // Add counts one duration.
 func (d *Durations) Add(took time.Duration) {
 	ms := took.Milliseconds()
-	for i, bound := range DurationBounds {
+	for i, bound := range durationBounds {
 		if ms <= bound {
 			d[i]++
 			return
 		}
 	}
-	d[len(DurationBounds)]++
+	d[len(durationBounds)]++
 }
 
 // Total returns the number of durations.
@@ -52,12 +52,12 @@ func (d Durations) Quantile(q float64) (at time.Duration, more bool) {
 		return 0, false
 	}
 	rest := int64(q * float64(total))
-	for i, bound := range DurationBounds {
+	for i, bound := range durationBounds {
 		if rest -= d[i]; rest < 0 {
 			return time.Duration(bound) * time.Millisecond, false
 		}
 	}
-	return time.Duration(DurationBounds[len(DurationBounds)-1]) * time.Millisecond, true
+	return time.Duration(durationBounds[len(durationBounds)-1]) * time.Millisecond, true
 }
 
 // Merge adds the counts of another histogram.

@@ -68,7 +68,7 @@ func TestFailuresAreCountedByWhatWentWrong(t *testing.T) {
 		require.Equal(t, c.answered, dispatcher.ReceiverAnswered(c.class), "%v", c)
 	}
 	require.True(t, dispatcher.ReceiverAnswered(dispatcher.ClassNone))
-	for _, class := range dispatcher.Classes {
+	for _, class := range dispatcher.Classes() {
 		require.True(t, known[class], "say here as what %s counts", class)
 	}
 }

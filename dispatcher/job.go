@@ -19,7 +19,9 @@ const (
 )
 
 // JobKinds lists all kinds of jobs.
-var JobKinds = []JobKind{JobRetry, JobCancel, JobPurge}
+func JobKinds() []JobKind {
+	return []JobKind{JobRetry, JobCancel, JobPurge}
+}
 
 // Statuses returns the statuses that a job of the kind may select. It also returns the default
 // for a filter that names none.
@@ -48,7 +50,9 @@ const (
 )
 
 // JobStates lists all states of a job.
-var JobStates = []JobState{JobRunning, JobWaiting, JobDone, JobStopped, JobFailed}
+func JobStates() []JobState {
+	return []JobState{JobRunning, JobWaiting, JobDone, JobStopped, JobFailed}
+}
 
 // Ended reports whether a job with this state is finished.
 func (s JobState) Ended() bool { return s == JobDone || s == JobStopped || s == JobFailed }
@@ -154,11 +158,11 @@ const (
 	LeftUnprobed Left = "unprobed"     // the job already probes as many others as it may
 )
 
-// JobFailures lists the reasons why a job could not change a delivery, and JobLefts the
+// jobFailures are the reasons why a job could not change a delivery, and jobLefts the
 // reasons why it left one.
 var (
-	JobFailures = []Left{LeftGone, LeftExpired, LeftDisabled, LeftDeleted}
-	JobLefts    = []Left{LeftChanged, LeftInFlight, LeftOrder, LeftDelivered, LeftProbe, LeftHeld, LeftUnprobed}
+	jobFailures = []Left{LeftGone, LeftExpired, LeftDisabled, LeftDeleted}
+	jobLefts    = []Left{LeftChanged, LeftInFlight, LeftOrder, LeftDelivered, LeftProbe, LeftHeld, LeftUnprobed}
 )
 
 // ID returns the name of the job for callers.

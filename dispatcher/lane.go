@@ -217,11 +217,15 @@ const (
 	StateDeleted EndpointState = "deleted" // its endpoint was deleted: its deliveries are being cancelled
 )
 
-// LaneStates and EndpointStates list the states of lanes and of endpoints.
-var (
-	LaneStates     = []EndpointState{StateActive, StateLimited, StateOpen, StateFailing, StatePaused, StateDisabled, StateDeleted}
-	EndpointStates = []EndpointState{StateActive, StatePaused, StateUnverified, StateOpen, StateDisabled}
-)
+// LaneStates lists the states of lanes.
+func LaneStates() []EndpointState {
+	return []EndpointState{StateActive, StateLimited, StateOpen, StateFailing, StatePaused, StateDisabled, StateDeleted}
+}
+
+// EndpointStates lists the states of endpoints.
+func EndpointStates() []EndpointState {
+	return []EndpointState{StateActive, StatePaused, StateUnverified, StateOpen, StateDisabled}
+}
 
 // LaneWhy is the reason of a lane's state. An active lane has none.
 type LaneWhy string
@@ -247,13 +251,17 @@ const (
 	WhyConsumer   LaneWhy = "consumer"    // of deliveries only: they wait for a consumer
 )
 
-// LaneWhys lists the reasons of lanes, and DisabledWhys the reasons of disabled endpoints.
-var (
-	LaneWhys = []LaneWhy{
+// LaneWhys lists the reasons of lanes.
+func LaneWhys() []LaneWhy {
+	return []LaneWhy{
 		WhyPaused, WhyUnverified, WhyAll, WhyOperator, WhyGone, WhyFailing, WhyDeleted, WhyBreaker, WhyRetryAfter, WhyRate, WhySealed, WhyMissing, WhyEgress,
 	}
-	DisabledWhys = []LaneWhy{WhyOperator, WhyGone, WhyFailing}
-)
+}
+
+// DisabledWhys lists the reasons of disabled endpoints.
+func DisabledWhys() []LaneWhy {
+	return []LaneWhy{WhyOperator, WhyGone, WhyFailing}
+}
 
 // Standing returns the state of a lane and its reason.
 func (s *LaneState) Standing() (EndpointState, LaneWhy) {

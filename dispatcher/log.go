@@ -32,7 +32,9 @@ const (
 )
 
 // Happenings lists all kinds of lines.
-var Happenings = []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
+func Happenings() []Happening {
+	return []Happening{HappenedDelivered, HappenedRetry, HappenedDead, HappenedBack, HappenedCancelled}
+}
 
 // Logged is a line of the log: an attempt, or an end without one.
 type Logged struct {

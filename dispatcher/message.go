@@ -290,15 +290,17 @@ const (
 )
 
 // Notices lists all notices.
-var Notices = []Notice{
-	NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
+func Notices() []Notice {
+	return []Notice{
+		NoticeFailing, NoticeRecovered, NoticeDisabled, NoticeOpened, NoticeClosed, NoticeLost, NoticeUnhealthy, NoticeHealthy, NoticeEgressDown, NoticeEgressUp, NoticeJob, NoticeDead,
+	}
 }
 
 // noticeIDs is the prefix of all ids of notices, and noticePrefixes has the prefix of each
 // topic.
 const noticeIDs = "hl_"
 
-var noticePrefixes = prefixesOf(Notices)
+var noticePrefixes = prefixesOf(Notices())
 
 func prefixesOf(all []Notice) (list []string) {
 	for _, n := range all {

@@ -161,8 +161,8 @@ const (
 	TakerUnknown TakerResult = "unknown" // the caller has no such lease
 )
 
-// TakerResults lists all results of a TakerOutcome.
-var TakerResults = []TakerResult{TakerOK, TakerLate, TakerUnknown}
+// takerResults are all results of a TakerOutcome.
+var takerResults = []TakerResult{TakerOK, TakerLate, TakerUnknown}
 
 // TakerSettled is the response to one TakerOutcome.
 type TakerSettled struct {

@@ -57,7 +57,9 @@ const (
 )
 
 // Results lists all results of a publish.
-var Results = []Result{Accepted, Duplicate, Conflict, LaneFull}
+func Results() []Result {
+	return []Result{Accepted, Duplicate, Conflict, LaneFull}
+}
 
 // String returns the result as metrics spell it.
 func (r Result) String() string {

@@ -60,8 +60,8 @@ const (
 	OrderDue      Order = "due"      // deliveries that wait for their next attempt only, earliest first
 )
 
-// Orders lists all orders that a caller may ask for.
-var Orders = []Order{OrderAccepted, OrderEnded, OrderDue}
+// orders are those that a caller may ask for.
+var orders = []Order{OrderAccepted, OrderEnded, OrderDue}
 
 // waiting are the statuses of OrderDue.
 var waiting = []Status{StatusScheduled, StatusRetrying}
@@ -77,7 +77,7 @@ func (f *Filter) Arrange() error {
 	}
 	switch {
 	case f.Order != "":
-	case len(f.Statuses) > 0 && !f.Failed && only(EndStatuses):
+	case len(f.Statuses) > 0 && !f.Failed && only(EndStatuses()):
 		f.Order = OrderEnded
 	case f.OfSome():
 		f.Order = OrderAccepted
@@ -88,11 +88,11 @@ func (f *Filter) Arrange() error {
 			return errors.New("goes with tenant, destination or subject: name one, or leave the order out")
 		}
 	case OrderEnded:
-		if f.Failed || !only(EndStatuses) {
+		if f.Failed || !only(EndStatuses()) {
 			return errors.New("lists ended deliveries: leave failed out, and name no other status than delivered, dead and cancelled")
 		}
 		if len(f.Statuses) == 0 {
-			f.Statuses = EndStatuses
+			f.Statuses = EndStatuses()
 		}
 	case OrderDue:
 		if len(f.Reasons) > 0 || !only(waiting) {
@@ -202,7 +202,7 @@ type Forgotten struct {
 // Since returns the time from which a queue has all ends of some statuses; zero: it has all of
 // them. No statuses mean all.
 func (f Forgotten) Since(statuses []Status) (since time.Time) {
-	for _, st := range EndStatuses {
+	for _, st := range EndStatuses() {
 		if len(statuses) > 0 && !slices.Contains(statuses, st) {
 			continue
 		}

@@ -34,7 +34,9 @@ const (
 )
 
 // EgressFaults lists all faults.
-var EgressFaults = []EgressFault{FaultResolver, FaultRoute, FaultProxy}
+func EgressFaults() []EgressFault {
+	return []EgressFault{FaultResolver, FaultRoute, FaultProxy}
+}
 
 // EgressError reports that our own network caused a failed attempt. An Answer of ClassEgress has
 // it in Err.

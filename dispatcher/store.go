@@ -49,17 +49,16 @@ const (
 )
 
 // Losses lists all Loses words.
-var Losses = []string{LosesNothing, LosesLastSecond, LosesUnreplicated, LosesSinceSnapshot, LosesEverything, LosesUnknown}
-
-// StoreModes lists the ways to set up a store.
-var StoreModes = []string{"single", "cluster", "sentinel"}
+func Losses() []string {
+	return []string{LosesNothing, LosesLastSecond, LosesUnreplicated, LosesSinceSnapshot, LosesEverything, LosesUnknown}
+}
 
 // StoreInfo is the report of a store about itself. A pointer is nil if the store does not report
 // the value.
 type StoreInfo struct {
 	Kind       string // redis, valkey, miniredis, unknown
 	Version    string
-	Mode       string // one of StoreModes
+	Mode       string // single, cluster or sentinel
 	Nodes      int    // masters with partitions; 1 unless in a cluster
 	UsedBytes  *int64 // of the fullest master
 	MaxBytes   *int64 // of the same; 0: no limit

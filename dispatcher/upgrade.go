@@ -14,21 +14,25 @@ type Upgrade struct {
 }
 
 // StoreUpgrades lists the layouts of the store. The last one is written by this version.
-var StoreUpgrades = []Upgrade{
-	{To: 6, Version: "0.2.0", What: "the first layout that later versions read"},
+func StoreUpgrades() []Upgrade {
+	return []Upgrade{
+		{To: 6, Version: "0.2.0", What: "the first layout that later versions read"},
+	}
 }
 
 // ArchiveUpgrades lists the migrations of the archive, one for each file.
-var ArchiveUpgrades = []Upgrade{
-	{To: 1, Version: "0.2.0", What: "makes the tables"},
-	{To: 2, Version: "0.2.0", What: "adds the topic, tenant and subject to the ends of deliveries that died at once", Waits: "the archive, while it rewrites these rows"},
-	{To: 3, Version: "0.2.0", What: "adds the name and epoch of a pause, and the store of an endpoint"},
-	{To: 4, Version: "0.2.0", What: "adds the gaps of the log"},
-	{To: 5, Version: "0.2.0", What: "adds the end of the data that a partition lost"},
-	{To: 6, Version: "0.2.0", What: "adds the count of dropped lines"},
-	{To: 7, Version: "0.2.0", What: "adds the time of acceptance to ends, and its indexes", Waits: "the archive, while it rewrites the ends and builds indexes"},
-	{To: 8, Version: "0.2.0", What: "adds the token of a subject, and its index", Waits: "the archive, while it builds an index"},
-	{To: 9, Version: "0.2.0", What: "adds the oldest migration that a program must know"},
+func ArchiveUpgrades() []Upgrade {
+	return []Upgrade{
+		{To: 1, Version: "0.2.0", What: "makes the tables"},
+		{To: 2, Version: "0.2.0", What: "adds the topic, tenant and subject to the ends of deliveries that died at once", Waits: "the archive, while it rewrites these rows"},
+		{To: 3, Version: "0.2.0", What: "adds the name and epoch of a pause, and the store of an endpoint"},
+		{To: 4, Version: "0.2.0", What: "adds the gaps of the log"},
+		{To: 5, Version: "0.2.0", What: "adds the end of the data that a partition lost"},
+		{To: 6, Version: "0.2.0", What: "adds the count of dropped lines"},
+		{To: 7, Version: "0.2.0", What: "adds the time of acceptance to ends, and its indexes", Waits: "the archive, while it rewrites the ends and builds indexes"},
+		{To: 8, Version: "0.2.0", What: "adds the token of a subject, and its index", Waits: "the archive, while it builds an index"},
+		{To: 9, Version: "0.2.0", What: "adds the oldest migration that a program must know"},
+	}
 }
 
 // NewestUpgrade returns the layout or migration that this version writes.

@@ -20,7 +20,7 @@ func TestOnlyPendingChangesAreFinal(t *testing.T) {
 }
 
 func TestEachChangeIsDescribedInOrder(t *testing.T) {
-	for _, all := range [][]dispatcher.Upgrade{dispatcher.StoreUpgrades, dispatcher.ArchiveUpgrades} {
+	for _, all := range [][]dispatcher.Upgrade{dispatcher.StoreUpgrades(), dispatcher.ArchiveUpgrades()} {
 		for i, c := range all {
 			require.NotEmpty(t, c.Version)
 			require.NotEmpty(t, c.What)

@@ -30,60 +30,54 @@ func (w words[T]) means(of T) string {
 	return ""
 }
 
-// The kinds of endpoints and of lanes.
-var (
-	EndpointKinds = []string{"push", "pull"}
-	LaneKinds     = []string{"pull"}
-)
-
-// TestOutcomes are the outcomes of a test message. TakerOutcomes are the outcomes that a taker
-// may report.
-var (
-	TestOutcomes  = []string{"delivered", "failed"}
-	TakerOutcomes = []string{Delivered.String(), Retry.String(), Dead.String(), "extend"}
-)
+// TakerOutcomes lists the outcomes that a taker may report.
+func TakerOutcomes() []string {
+	return []string{Delivered.String(), Retry.String(), Dead.String(), "extend"}
+}
 
 // StreamEnds lists the reasons why the server ends a stream of events.
-var StreamEnds = []string{"slow", "stopping", "key", "busy"}
+func StreamEnds() []string {
+	return []string{"slow", "stopping", "key", "busy"}
+}
 
 // WordLists returns all closed lists of the API by name. The tag words of package wire has
 // these names, and so have the rows of the contract.
 func WordLists() map[string][]string {
 	return map[string][]string{
-		"status":   Texts(Statuses),
-		"order":    Texts(Orders),
-		"reason":   Texts(DeadReasons),
-		"waiting":  Texts(Waits),
-		"outcome":  named(Verdicts),
-		"event":    Texts(Happenings),
-		"class":    Texts(Classes),
-		"why":      Texts(Lefts),
-		"state":    Texts(EndpointStates),
-		"kind":     EndpointKinds,
-		"disabled": Texts(DisabledWhys),
+		"status":   Texts(Statuses()),
+		"order":    Texts(orders),
+		"reason":   Texts(DeadReasons()),
+		"waiting":  Texts(Waits()),
+		"outcome":  named(Verdicts()),
+		"event":    Texts(Happenings()),
+		"class":    Texts(Classes()),
+		"why":      Texts(Lefts()),
+		"state":    Texts(EndpointStates()),
+		"kind":     {"push", "pull"},
+		"disabled": Texts(DisabledWhys()),
 		"scheme":   Texts(signer.Schemes()),
 
 		"signature-hash":     Texts(signer.Hashes()),
 		"signature-encoding": Texts(signer.Encodings()),
 		"signature-content":  Texts(signer.Contents()),
 
-		"end-status":     Texts(EndStatuses),
-		"test-outcome":   TestOutcomes,
-		"lane-state":     Texts(LaneStates),
-		"lane-why":       Texts(LaneWhys),
-		"lane-kind":      LaneKinds,
-		"job-kind":       Texts(JobKinds),
-		"job-state":      Texts(JobStates),
-		"job-failure":    Texts(JobFailures),
-		"job-left":       Texts(JobLefts),
-		"settle-outcome": TakerOutcomes,
-		"settle-result":  Texts(TakerResults),
-		"stream-end":     StreamEnds,
-		"store-mode":     StoreModes,
-		"store-loss":     Losses,
+		"end-status":     Texts(EndStatuses()),
+		"test-outcome":   {"delivered", "failed"},
+		"lane-state":     Texts(LaneStates()),
+		"lane-why":       Texts(LaneWhys()),
+		"lane-kind":      {"pull"},
+		"job-kind":       Texts(JobKinds()),
+		"job-state":      Texts(JobStates()),
+		"job-failure":    Texts(jobFailures),
+		"job-left":       Texts(jobLefts),
+		"settle-outcome": TakerOutcomes(),
+		"settle-result":  Texts(takerResults),
+		"stream-end":     StreamEnds(),
+		"store-mode":     {"single", "cluster", "sentinel"},
+		"store-loss":     Losses(),
 		"holds":          named([]Tristate{Yes, No, Unknown}),
-		"notice":         Texts(Notices),
-		"audit":          AuditWords,
+		"notice":         Texts(Notices()),
+		"audit":          AuditWords(),
 	}
 }
 

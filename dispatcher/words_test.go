@@ -19,17 +19,17 @@ func TestEachListOfWordsIsWhole(t *testing.T) {
 			known[word] = true
 		}
 	}
-	require.Subset(t, dispatcher.Statuses, dispatcher.EndStatuses)
+	require.Subset(t, dispatcher.Statuses(), dispatcher.EndStatuses())
 }
 
 func TestAWordForPeopleHasAClause(t *testing.T) {
-	for _, reason := range dispatcher.DeadReasons {
+	for _, reason := range dispatcher.DeadReasons() {
 		require.NotEmpty(t, reason.Means(), reason)
 	}
-	for _, class := range dispatcher.Classes {
+	for _, class := range dispatcher.Classes() {
 		require.NotEmpty(t, class.Means(), class)
 	}
-	for _, wait := range dispatcher.Waits {
+	for _, wait := range dispatcher.Waits() {
 		require.NotEmpty(t, wait.Means(), wait)
 	}
 	require.Empty(t, dispatcher.DeadReason("moonlight").Means())

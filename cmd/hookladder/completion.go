@@ -106,7 +106,7 @@ func (s world) completions() (flags, arguments map[string]cobra.CompletionFunc) 
 		"job":          s.asks(jobWords()),
 		"message":      messages,
 		"save":         oneOfFiles,
-		"status":       oneOf(texts(dispatcher.Statuses...)...),
+		"status":       oneOf(texts(dispatcher.Statuses()...)...),
 		"subject":      s.asks(subjectWords()),
 		"target":       endpoints,
 		"tenant":       s.asks(tenantWords()),

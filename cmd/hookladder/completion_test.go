@@ -45,11 +45,11 @@ func TestTheShellIsOfferedTheValuesOfFlags(t *testing.T) {
 		"listen --status 4":                   {"400", "410", "429"},
 		"endpoints update m --unset rate,su":  {"rate,success"},
 		"completion ":                         {"bash", "fish", "powershell", "zsh"},
-		"deliveries --status ":                texts(dispatcher.Statuses...),
-		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses...),
-		"deliveries --dead-reason ":           texts(dispatcher.DeadReasons...),
+		"deliveries --status ":                texts(dispatcher.Statuses()...),
+		"endpoints deliveries m --status ":    texts(dispatcher.EndStatuses()...),
+		"deliveries --dead-reason ":           texts(dispatcher.DeadReasons()...),
 		"dead --dead-reason ex":               {"exhausted", "expired"},
-		"tail --outcome ":                     texts(dispatcher.Happenings...),
+		"tail --outcome ":                     texts(dispatcher.Happenings()...),
 		"audit --what endpoint.de":            {"endpoint.delete"},
 		"endp":                                {"endpoints"},
 		"endpoints up":                        {"update"},
@@ -258,13 +258,13 @@ func TestCompletionIsTold(t *testing.T) {
 func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 	t.Parallel()
 	for line, words := range map[string][]string{
-		"deliveries --status":           texts(dispatcher.Statuses...),
-		"deliveries --dead-reason":      texts(dispatcher.DeadReasons...),
-		"dead --dead-reason":            texts(dispatcher.DeadReasons...),
-		"endpoints deliveries --status": texts(dispatcher.EndStatuses...),
-		"tail --outcome":                texts(dispatcher.Happenings...),
+		"deliveries --status":           texts(dispatcher.Statuses()...),
+		"deliveries --dead-reason":      texts(dispatcher.DeadReasons()...),
+		"dead --dead-reason":            texts(dispatcher.DeadReasons()...),
+		"endpoints deliveries --status": texts(dispatcher.EndStatuses()...),
+		"tail --outcome":                texts(dispatcher.Happenings()...),
 		"listen --signature":            schemeNames(),
-		"tail":                          texts(dispatcher.Happenings...),
+		"tail":                          texts(dispatcher.Happenings()...),
 	} {
 		command, flag, _ := strings.Cut(line, " --")
 		cmd, _, err := newRoot(world{}).Find(strings.Fields(command))
@@ -282,7 +282,7 @@ func TestTheHelpHasEachWordOfAFlag(t *testing.T) {
 // A person reads a sentence for each word.
 func TestEachWordHasASentenceForPeople(t *testing.T) {
 	t.Parallel()
-	for _, left := range dispatcher.Lefts {
+	for _, left := range dispatcher.Lefts() {
 		require.NotEmpty(t, skipReasons[string(left)], left)
 	}
 }

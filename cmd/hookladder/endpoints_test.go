@@ -255,7 +255,7 @@ func TestATenantsSecretIsDerivedFromTheSigningSecrets(t *testing.T) {
 }
 
 func TestADeliverySaysWhatItWaitsFor(t *testing.T) {
-	for _, wait := range dispatcher.Waits {
+	for _, wait := range dispatcher.Waits() {
 		var out strings.Builder
 		printDelivery(&out, wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: string(wait)})
 		require.Regexp(t, `(?m)^  status +ready, \S.*$`, out.String(), wait)

@@ -102,7 +102,7 @@ func (e *exportRun) rows(out *bufio.Writer) archiveRows {
 		enc.SetEscapeHTML(false)
 		return archiveRows{put: func(r exportRow) error { return enc.Encode(r) }, end: func() error { return nil }}
 	}
-	columns := wire.DeliveryColumns
+	columns := wire.DeliveryColumns()
 	if e.What == exportMessages {
 		columns = messageColumns[:len(messageColumns)-2]
 		if e.Bodies {

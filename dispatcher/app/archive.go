@@ -15,7 +15,9 @@ import (
 )
 
 // ArchiveBodies are the options for the bodies that an archive keeps.
-var ArchiveBodies = []string{"all", "failed", "none"}
+func ArchiveBodies() []string {
+	return []string{"all", "failed", "none"}
+}
 
 // ArchiveOptions configure the archive, which keeps the log longer than the store.
 type ArchiveOptions struct {

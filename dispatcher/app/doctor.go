@@ -294,7 +294,7 @@ func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance
 	for _, i := range p.Instances {
 		running = append(running, RunningInstance{Name: i.Name, Version: i.Version})
 	}
-	writes := dispatcher.NewestUpgrade(dispatcher.StoreUpgrades)
+	writes := dispatcher.NewestUpgrade(dispatcher.StoreUpgrades())
 	layout, err := strconv.Atoi(p.Layout)
 	switch {
 	case p.Layout == "":
@@ -302,11 +302,11 @@ func storeBefore(ctx context.Context, o Options) (UpgradePart, []RunningInstance
 	case err != nil || layout > writes:
 		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
 			Detail: fmt.Sprintf("the layout is %q, newer than this version's %d: this version does not start", p.Layout, writes)}, running
-	case layout < dispatcher.StoreUpgrades[0].To:
+	case layout < dispatcher.StoreUpgrades()[0].To:
 		return UpgradePart{State: UpgradeAttention, Changes: []UpgradeChange{},
-			Detail: fmt.Sprintf("the layout is %d, older than the first one that this version reads, %d: this version does not start", layout, dispatcher.StoreUpgrades[0].To)}, running
+			Detail: fmt.Sprintf("the layout is %d, older than the first one that this version reads, %d: this version does not start", layout, dispatcher.StoreUpgrades()[0].To)}, running
 	}
-	return part(fmt.Sprintf("the layout is %d, and this version writes %d", layout, writes), dispatcher.UpgradesAfter(dispatcher.StoreUpgrades, layout)), running
+	return part(fmt.Sprintf("the layout is %d, and this version writes %d", layout, writes), dispatcher.UpgradesAfter(dispatcher.StoreUpgrades(), layout)), running
 }
 
 func archiveBefore(ctx context.Context, o Options) UpgradePart {
@@ -318,7 +318,7 @@ func archiveBefore(ctx context.Context, o Options) UpgradePart {
 		version, err = r.Version(ctx)
 		return err
 	})
-	switch makes := dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades); {
+	switch makes := dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades()); {
 	case err != nil:
 		return notExamined(fmt.Errorf("ARCHIVE_URL: %w", err))
 	case version == 0:
@@ -326,7 +326,7 @@ func archiveBefore(ctx context.Context, o Options) UpgradePart {
 	case version > makes:
 		return part(fmt.Sprintf("the tables have migration %d, and this version knows %d", version, makes), nil)
 	default:
-		return part(fmt.Sprintf("the tables have migration %d, and this version has %d", version, makes), dispatcher.UpgradesAfter(dispatcher.ArchiveUpgrades, version))
+		return part(fmt.Sprintf("the tables have migration %d, and this version has %d", version, makes), dispatcher.UpgradesAfter(dispatcher.ArchiveUpgrades(), version))
 	}
 }
 

@@ -207,15 +207,15 @@ func TestNoWordOfTheAPIIsWithoutASentence(t *testing.T) {
 			how, _ := explain.Standing(explain.Facts{Delivery: d, Now: noon, For: reader})
 			return how
 		}
-		for _, reason := range dispatcher.DeadReasons {
+		for _, reason := range dispatcher.DeadReasons() {
 			require.True(t, known[string(reason)], reason)
 			require.NotEqual(t, sentence(dead("moonlight", nil)), sentence(dead(string(reason), nil)), "%s has no sentence of its own", reason)
 		}
-		for _, wait := range dispatcher.Waits {
+		for _, wait := range dispatcher.Waits() {
 			require.True(t, known[string(wait)], wait)
 			require.NotEqual(t, sentence(waiting("moonlight", nil)), sentence(waiting(string(wait), nil)), "%s has no sentence of its own", wait)
 		}
-		for _, status := range dispatcher.Statuses {
+		for _, status := range dispatcher.Statuses() {
 			require.NotEqual(t, "is "+string(status), sentence(delivery(string(status), nil)), "it has no sentence of its own")
 		}
 	}

@@ -52,7 +52,7 @@ func (f Filter) inner() (dispatcher.Filter, *InvalidError) {
 		inner.Lanes = []dispatcher.Lane{dispatcher.QueueLane(f.Queue)}
 	}
 	for _, s := range f.Statuses {
-		if !slices.Contains(dispatcher.Statuses, s) {
+		if !slices.Contains(dispatcher.Statuses(), s) {
 			wrong.add("Statuses", fmt.Sprintf("has %q, which is no status", string(s)))
 		}
 	}

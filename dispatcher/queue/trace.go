@@ -19,7 +19,7 @@ func (q *Queue) trace(ctx context.Context, m *dispatcher.Message) (context.Conte
 	kept := observe.SpanOf(ctx)
 	if q.tracer != nil {
 		ctx, span = q.tracer.Begin(ctx, trace.Start{Name: "publish", Kind: trace.Producer, Attrs: []slog.Attr{
-			trace.Ours, slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
+			trace.Ours(), slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
 			slog.String(trace.MessageID, m.ID), slog.Int(trace.BodySize, len(m.Body)), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),
 		}})
 		if span.Recorded() {
@@ -71,7 +71,7 @@ func (a *attempt) trace(ctx context.Context) context.Context {
 		return observe.WithSpan(ctx, kept)
 	}
 	ctx, a.span = tracer.Begin(ctx, trace.Start{Name: "process", Kind: trace.Consumer, Parent: kept, Links: []trace.Context{kept}, Attrs: []slog.Attr{
-		trace.Ours, slog.String(trace.Operation, "process"), slog.String(trace.OperationType, trace.Process),
+		trace.Ours(), slog.String(trace.Operation, "process"), slog.String(trace.OperationType, trace.Process),
 		slog.String(trace.MessageID, m.ID), slog.Int(trace.BodySize, len(m.Body)), slog.String(trace.Destination, string(a.claimed.ID.Lane)),
 		slog.String(trace.DeliveryID, a.delivery.ID), slog.Int(trace.Attempt, a.delivery.Attempt),
 		slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),

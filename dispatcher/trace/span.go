@@ -96,8 +96,8 @@ const (
 	RowAge     = "hookladder.outbox.age_ms" // since its insert
 )
 
-// Redis is the database of all spans of the store.
-var Redis = slog.String(Database, "redis")
+// Redis names the database of all spans of the store.
+func Redis() slog.Attr { return slog.String(Database, "redis") }
 
-// Ours is the messaging system of all spans.
-var Ours = slog.String(System, "hookladder")
+// Ours names the messaging system of all spans.
+func Ours() slog.Attr { return slog.String(System, "hookladder") }

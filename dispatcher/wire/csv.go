@@ -16,13 +16,15 @@ const (
 )
 
 // DeliveryColumns are the columns of every CSV of deliveries.
-var DeliveryColumns = []string{
-	"id", "message_id", "tenant", "subject", "topic", "destination", "url", "status", "created_at", "ended_at", "attempts", "status_code", "dead_reason", "error",
+func DeliveryColumns() []string {
+	return []string{
+		"id", "message_id", "tenant", "subject", "topic", "destination", "url", "status", "created_at", "ended_at", "attempts", "status_code", "dead_reason", "error",
+	}
 }
 
 // WriteDeliveries writes deliveries as CSV, after a header line.
 func WriteDeliveries(out io.Writer, list []Delivery) error {
-	w := NewCSV(out, DeliveryColumns)
+	w := NewCSV(out, DeliveryColumns())
 	for i := range list {
 		_ = w.Write(list[i].Row()) // Flush keeps its error
 	}

@@ -86,7 +86,7 @@ func endsOf(f *dispatcher.Filter) []dispatcher.Status {
 	case len(f.Statuses) == 0 && len(f.Reasons) > 0:
 		return []dispatcher.Status{dispatcher.StatusDead}
 	case len(f.Statuses) == 0:
-		return dispatcher.EndStatuses
+		return dispatcher.EndStatuses()
 	}
 	return slices.DeleteFunc(slices.Clone(f.Statuses), func(s dispatcher.Status) bool { return !s.Ended() })
 }

@@ -334,7 +334,7 @@ func placeOf(d dispatcher.Delivery) dispatcher.EndPlace {
 
 // end has a delivery end now. It is archived at once, or when it is forgotten.
 func (w *lookupWorld) end(id dispatcher.DeliveryID) {
-	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b", Created: w.now.Add(-time.Duration(w.rnd.IntN(20)) * time.Second)}
+	d := dispatcher.Delivery{ID: id, Status: dispatcher.EndStatuses()[w.rnd.IntN(2)], Ended: w.now, Topic: "a.b", Created: w.now.Add(-time.Duration(w.rnd.IntN(20)) * time.Second)}
 	w.live[id] = d
 	if w.rnd.IntN(2) == 0 {
 		w.archive(d)

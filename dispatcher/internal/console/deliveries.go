@@ -245,7 +245,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 }
 
 // deadReasons are the reasons of a death.
-var deadReasons = dispatcher.Texts(dispatcher.DeadReasons)
+var deadReasons = dispatcher.Texts(dispatcher.DeadReasons())
 
 // deliveryRows returns the rows of a list.
 func deliveryRows(v *visit, list []wire.Delivery) []deliveryRow {

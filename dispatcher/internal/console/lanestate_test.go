@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"cmp"
-	"slices"
 	"testing"
 	"time"
 
@@ -66,12 +65,12 @@ func TestEachWordOfALaneHasASentence(t *testing.T) {
 	text := func(state, why string) string {
 		return console.SentenceOf(wire.LaneState{State: state, Why: why, Fails: 1, Rate: "1/s"}, false).Text
 	}
-	for _, state := range append(slices.Clone(dispatcher.LaneStates), dispatcher.EndpointStates...) {
+	for _, state := range append(dispatcher.LaneStates(), dispatcher.EndpointStates()...) {
 		if state != dispatcher.StateActive && state != dispatcher.StateLimited {
 			require.NotEmpty(t, text(string(state), ""), state)
 		}
 	}
-	for _, why := range dispatcher.DisabledWhys {
+	for _, why := range dispatcher.DisabledWhys() {
 		if why != dispatcher.WhyOperator {
 			require.NotEqual(t, text("disabled", ""), text("disabled", string(why)), why)
 		}
@@ -81,7 +80,7 @@ func TestEachWordOfALaneHasASentence(t *testing.T) {
 		dispatcher.WhyPaused: "paused", dispatcher.WhyUnverified: "unverified", dispatcher.WhyAll: "paused", dispatcher.WhyOperator: "disabled",
 		dispatcher.WhyGone: "disabled", dispatcher.WhyFailing: "disabled", dispatcher.WhyDeleted: "deleted", dispatcher.WhyBreaker: "open",
 	}
-	for _, why := range dispatcher.LaneWhys {
+	for _, why := range dispatcher.LaneWhys() {
 		require.NotEmpty(t, text(cmp.Or(of[why], "limited"), string(why)), why)
 	}
 }

@@ -267,7 +267,7 @@ func hmacValue(f signer.Form) string {
 // statuses are in the order of a delivery's life, and urgency is in the order of importance
 // for an operator.
 var (
-	statuses = dispatcher.Texts(dispatcher.Statuses)
+	statuses = dispatcher.Texts(dispatcher.Statuses())
 	urgency  = []string{"dead", "retrying", "in_flight", "ready", "scheduled", "cancelled", "delivered"}
 )
 

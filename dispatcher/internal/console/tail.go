@@ -43,7 +43,7 @@ type choice struct {
 }
 
 // outcomes are the filter values for the result of an attempt.
-var outcomes = dispatcher.Texts(dispatcher.Happenings)
+var outcomes = dispatcher.Texts(dispatcher.Happenings())
 
 // tailQuery returns the filter in a visitor's query, without parameters that the API does
 // not know.

@@ -150,18 +150,18 @@ func TestEachWordOfTheAPIHasWords(t *testing.T) {
 		require.NotEmpty(t, console.DeliveryStory(d, false))
 	}
 	require.Equal(t, "its turn", console.DeliveryStory(wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: "ready"}, WaitingFor: "permits"}, true))
-	for _, word := range dispatcher.Waits {
+	for _, word := range dispatcher.Waits() {
 		require.Contains(t, console.Waits, string(word))
 		require.Contains(t, console.Short, string(word))
 	}
-	for _, status := range dispatcher.Statuses {
+	for _, status := range dispatcher.Statuses() {
 		d := wire.Delivery{DeliveryRef: wire.DeliveryRef{Status: string(status)}}
 		require.NotEqual(t, string(status), console.DeliveryStory(d, false), "its words are missing")
 		for _, step := range console.TimelineSteps(console.TimelineDelivery{Delivery: d, Now: timelineNoon}) {
 			require.NotEqual(t, string(status), step.Text, "it has no picture")
 		}
 	}
-	for _, verdict := range dispatcher.Verdicts {
+	for _, verdict := range dispatcher.Verdicts() {
 		require.NotEqual(t, console.Bare, console.KnobOf(verdict.String()), verdict.String())
 	}
 }

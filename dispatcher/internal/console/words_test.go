@@ -29,20 +29,20 @@ func mustReadAssets(t testing.TB, pattern string) string {
 
 // A new word needs its words here.
 func TestThePagesKnowEachWord(t *testing.T) {
-	require.ElementsMatch(t, dispatcher.Texts(dispatcher.Statuses), console.Urgency)
+	require.ElementsMatch(t, dispatcher.Texts(dispatcher.Statuses()), console.Urgency)
 	script := mustReadAssets(t, "js/*.js")
-	for _, happening := range dispatcher.Texts(dispatcher.Happenings) {
+	for _, happening := range dispatcher.Texts(dispatcher.Happenings()) {
 		words, known := console.OutcomeWords[happening]
 		require.True(t, known, happening)
 		require.Contains(t, script, happening+`: ["`+words[0]+`", "`+words[1]+`"]`, "the page and its script have the same words")
 	}
-	for _, left := range dispatcher.Texts(dispatcher.Lefts) {
+	for _, left := range dispatcher.Texts(dispatcher.Lefts()) {
 		require.NotEmpty(t, console.Results["left-"+left], left)
 	}
-	for _, loss := range dispatcher.Losses {
+	for _, loss := range dispatcher.Losses() {
 		require.NotEmpty(t, console.Lost[loss], loss)
 	}
-	for _, kind := range dispatcher.Texts(dispatcher.JobKinds) {
+	for _, kind := range dispatcher.Texts(dispatcher.JobKinds()) {
 		require.NotEmpty(t, console.Kinds[kind], kind)
 	}
 }
@@ -56,7 +56,7 @@ func TestThePagesDrawEachState(t *testing.T) {
 			require.Regexp(t, `\.s-`+word+`\b`, styles, name)
 		}
 	}
-	for _, happening := range dispatcher.Texts(dispatcher.Happenings) {
+	for _, happening := range dispatcher.Texts(dispatcher.Happenings()) {
 		require.Regexp(t, `\.o-`+regexp.QuoteMeta(happening)+`\b`, styles)
 	}
 }

@@ -97,7 +97,7 @@ func (t *ticket) trace(ctx context.Context, tracer trace.Tracer) {
 	for _, c := range t.calls {
 		_, span := tracer.Begin(ctx, trace.Start{
 			Name: "schedule", Kind: trace.Client, At: c.began,
-			Attrs: []slog.Attr{trace.Redis, slog.String(trace.DatabaseCall, "schedule"), slog.Int(trace.DatabaseBatch, c.entries)},
+			Attrs: []slog.Attr{trace.Redis(), slog.String(trace.DatabaseCall, "schedule"), slog.Int(trace.DatabaseBatch, c.entries)},
 		})
 		span.End(c.failed, c.ended)
 	}

@@ -203,7 +203,7 @@ func (a *deliveryAttempt) beginSpan(header http.Header) {
 		s.Parent, s.Links = *m.Trace, []trace.Context{*m.Trace}
 	}
 	s.Attrs = []slog.Attr{
-		trace.Ours, slog.String(trace.Operation, "attempt"), slog.String(trace.OperationType, trace.Send),
+		trace.Ours(), slog.String(trace.Operation, "attempt"), slog.String(trace.OperationType, trace.Send),
 		slog.String(trace.MessageID, m.ID), slog.String(trace.Destination, string(c.ID.Lane)), slog.Int(trace.BodySize, len(m.Body)),
 		slog.String(trace.Method, http.MethodPost), slog.String(trace.Scheme, r.url.Scheme), slog.String(trace.ServerAddress, r.url.Hostname()),
 		slog.String(trace.DeliveryID, c.ID.String()), slog.Int(trace.Attempt, c.Attempt), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),

@@ -54,7 +54,7 @@ func newOwnNetwork(e *Engine, s dispatcher.Sender) *ownNetwork {
 		lanes: map[dispatcher.Lane]struct{}{}, down: map[dispatcher.EgressFault]time.Time{},
 	}
 	n.sender, _ = s.(dispatcher.Network)
-	for _, why := range dispatcher.EgressFaults {
+	for _, why := range dispatcher.EgressFaults() {
 		n.faults[why] = &atomic.Int64{}
 	}
 	return n

@@ -80,7 +80,7 @@ func TestEveryChangeIsInTheAuditBeforeItIsMadeAndWhatIsMadeAfterIt(t *testing.T)
 			}
 			c.want.By = "local"
 			require.Equal(t, c.want, got, id)
-			require.Contains(t, dispatcher.AuditWords, got.What)
+			require.Contains(t, dispatcher.AuditWords(), got.What)
 			if made {
 				continue
 			}

@@ -108,7 +108,7 @@ func TestAnEventStreamThatCanNotBeginIsAProblem(t *testing.T) {
 
 func TestAnEventStreamSaysWhyItEnds(t *testing.T) {
 	ends := map[error]string{dispatcher.ErrBehind: "slow", dispatcher.ErrStopping: "stopping", callers.ErrCrowdedOut: "busy"}
-	require.ElementsMatch(t, dispatcher.StreamEnds, append(slices.Collect(maps.Values(ends)), "key"), "the next test has the last one")
+	require.ElementsMatch(t, dispatcher.StreamEnds(), append(slices.Collect(maps.Values(ends)), "key"), "the next test has the last one")
 	for err, want := range ends {
 		f := &Fake{OnFollow: shows(err, dispatcher.LogEvent{At: "p0"})}
 		require.Equal(t, "id: p0\n:\n\nevent: end\ndata: {\"reason\":\""+want+"\"}\n\n", stream(newTestAPI(t, f), "", "").Body.String())

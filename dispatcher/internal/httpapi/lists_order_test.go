@@ -16,7 +16,7 @@ func TestAListHasTheOrderOfItsFilter(t *testing.T) {
 	for query, want := range map[string]dispatcher.Filter{
 		"status=dead&status=delivered":            {Order: dispatcher.OrderEnded, Statuses: []dispatcher.Status{"dead", "delivered"}},
 		"status=dead&status=ready":                {Statuses: []dispatcher.Status{"dead", "ready"}},
-		"order=ended":                             {Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses},
+		"order=ended":                             {Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses()},
 		"order=due":                               {Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{"scheduled", "retrying"}},
 		"order=due&status=retrying":               {Order: dispatcher.OrderDue, Statuses: []dispatcher.Status{"retrying"}},
 		"destination=u_1":                         {Order: dispatcher.OrderAccepted, Lanes: []dispatcher.Lane{"u_1"}},

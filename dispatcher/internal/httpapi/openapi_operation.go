@@ -123,7 +123,7 @@ func addProblems(schemas huma.Registry, op *huma.Operation, o api.Operation) err
 // documentCSV documents that a response may be CSV.
 func documentCSV(answer *huma.Response) {
 	answer.Content[api.MediaCSV] = &huma.MediaType{Schema: api.TextSchema, Example: exampleCSV()}
-	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.DeliveryColumns, ", ") +
+	answer.Description += ". With Accept: text/csv it is CSV as RFC 4180 has it, with a line of headers: " + strings.Join(wire.DeliveryColumns(), ", ") +
 		". A text that begins with = + - @, a tab or a line break gets a ' before it."
 	answer.Headers = map[string]*huma.Param{}
 	for name, doc := range map[string]string{

@@ -40,7 +40,7 @@ func addWebhooks(doc *huma.OpenAPI) error {
 			"*/*":         {Schema: &huma.Schema{Description: "Any other body, with the content_type of its message."}, Example: "order=4711"},
 		})},
 	}
-	for _, topic := range dispatcher.Notices {
+	for _, topic := range dispatcher.Notices() {
 		about, ok := noticeDocs[topic]
 		if !ok {
 			return fmt.Errorf("write openapi document: %s has no description", topic)

@@ -92,9 +92,9 @@ func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, erro
 		return nil, err
 	}
 	w := wire.Stats{
-		Counts:      make(map[string]int64, len(dispatcher.Statuses)),
+		Counts:      make(map[string]int64, len(dispatcher.Statuses())),
 		Dead:        make(map[string]int64, len(st.Dead)),
-		Ends:        wire.Ends{Dead: make(map[string]int64, len(dispatcher.DeadReasons)), Cancelled: st.Cancelled},
+		Ends:        wire.Ends{Dead: make(map[string]int64, len(dispatcher.DeadReasons())), Cancelled: st.Cancelled},
 		InFlight:    st.Counts[dispatcher.StatusInFlight],
 		OldestDueAt: wire.Time{Time: st.OldestDue},
 		Now:         wire.Time{Time: st.Now},
@@ -108,13 +108,13 @@ func (s *server) stats(ctx context.Context, q *api.Request) (*api.Response, erro
 		return nil, err
 	}
 	w.PausedLanes, w.Paused = total, outwardLanes(q, paused)
-	for _, status := range dispatcher.Statuses { // counts of 0 too, so that readers need no default
+	for _, status := range dispatcher.Statuses() { // counts of 0 too, so that readers need no default
 		w.Counts[string(status)] = st.Counts[status]
 	}
 	for reason, n := range st.Dead {
 		w.Dead[string(reason)] = n
 	}
-	for _, reason := range dispatcher.DeadReasons {
+	for _, reason := range dispatcher.DeadReasons() {
 		w.Ends.Dead[string(reason)] = st.EverDead[reason]
 	}
 	return api.JSON(http.StatusOK, w)

@@ -41,10 +41,10 @@ func TestTheWordsOfTheDocumentAreThoseOfTheLists(t *testing.T) {
 
 func TestATakerMayReportEachOutcome(t *testing.T) {
 	h := newTestAPI(t, &Fake{})
-	for _, outcome := range dispatcher.TakerOutcomes {
+	for _, outcome := range dispatcher.TakerOutcomes() {
 		body := Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"`+outcome+`"}]}`).Body.String()
 		require.NotContains(t, body, `"$.results[0].outcome"`, outcome)
 	}
 	body := Post(h, "/v1/queues/orders/settle", `{"results":[{"id":"q_orders:a","outcome":"done"}]}`).Body.String()
-	require.Contains(t, body, strings.Join(dispatcher.TakerOutcomes[:3], ", "))
+	require.Contains(t, body, strings.Join(dispatcher.TakerOutcomes()[:3], ", "))
 }

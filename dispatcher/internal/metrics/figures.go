@@ -164,7 +164,7 @@ func (b *beside) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(b.endpoints, prometheus.GaugeValue, float64(n))
 	}
 	if jobs, err := b.of.Jobs(ctx); err == nil {
-		for _, state := range dispatcher.JobStates {
+		for _, state := range dispatcher.JobStates() {
 			if !state.Ended() {
 				out <- prometheus.MustNewConstMetric(b.jobs, prometheus.GaugeValue, float64(jobs[state]), string(state))
 			}

@@ -122,7 +122,7 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 	m.attempts[dispatcher.ClassNone] = &[dispatcher.Back + 1]prometheus.Counter{
 		dispatcher.Delivered: attempts.WithLabelValues(dispatcher.Delivered.String(), "none"),
 	}
-	for _, class := range dispatcher.Classes {
+	for _, class := range dispatcher.Classes() {
 		if class == dispatcher.ClassEgress { // egress_faults_total counts these by their reason
 			continue
 		}
@@ -131,7 +131,7 @@ func (m *Metrics) resolve(attempts, dead, accepted *prometheus.CounterVec) {
 			m.attempts[class][verdict] = attempts.WithLabelValues(verdict.String(), string(class))
 		}
 	}
-	for _, reason := range dispatcher.DeadReasons {
+	for _, reason := range dispatcher.DeadReasons() {
 		m.dead[reason] = dead.WithLabelValues(string(reason))
 	}
 	for _, result := range results {

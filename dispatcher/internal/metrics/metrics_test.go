@@ -347,16 +347,16 @@ func TestEachWordIsALabel(t *testing.T) {
 	m := metrics.New()
 	m.Watch(&fakeSource{})
 	text := scrape(t, m)
-	for _, status := range dispatcher.Statuses {
+	for _, status := range dispatcher.Statuses() {
 		require.Contains(t, text, fmt.Sprintf(`hookladder_deliveries{status="%s"}`, status))
 	}
-	for _, reason := range dispatcher.DeadReasons {
+	for _, reason := range dispatcher.DeadReasons() {
 		require.Contains(t, text, fmt.Sprintf(`hookladder_dead_total{reason="%s"}`, reason))
 	}
-	for _, result := range dispatcher.Results {
+	for _, result := range dispatcher.Results() {
 		require.Contains(t, text, fmt.Sprintf(`hookladder_accepted_total{result="%s"}`, result))
 	}
-	for _, class := range dispatcher.Classes {
+	for _, class := range dispatcher.Classes() {
 		label := fmt.Sprintf(`hookladder_attempts_total{class="%s",outcome="dead"}`, class)
 		if class == dispatcher.ClassEgress { // it is counted by its reason
 			require.NotContains(t, text, label)
@@ -364,7 +364,7 @@ func TestEachWordIsALabel(t *testing.T) {
 		}
 		require.Contains(t, text, label)
 	}
-	for _, state := range dispatcher.LaneStates {
+	for _, state := range dispatcher.LaneStates() {
 		if state != dispatcher.StateDeleted { // such a lane is disabled here
 			require.Contains(t, text, fmt.Sprintf(`hookladder_lanes{state="%s"}`, state))
 		}
@@ -372,7 +372,7 @@ func TestEachWordIsALabel(t *testing.T) {
 	otherwise := map[dispatcher.Wait]string{
 		"due": "it is not due", "rung": "it is not due", "limit": "its lane is busy, and held by nothing", "permits": "the instances are busy",
 	}
-	for _, wait := range dispatcher.Waits {
+	for _, wait := range dispatcher.Waits() {
 		if otherwise[wait] == "" {
 			require.Contains(t, text, fmt.Sprintf(`hookladder_held{why="%s"}`, wait))
 		}

@@ -125,7 +125,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.exhausted, prometheus.CounterValue, float64(source.Exhausted()))
 	works, faults := source.Network()
 	emit(c.egressUp, truth(works))
-	for _, why := range dispatcher.EgressFaults {
+	for _, why := range dispatcher.EgressFaults() {
 		out <- prometheus.MustNewConstMetric(c.egressFaults, prometheus.CounterValue, float64(faults[why]), string(why))
 	}
 	emit(c.up, truth(down == nil))
@@ -144,7 +144,7 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	emit(c.retention, st.Retention.Seconds())
 	emit(c.instances, float64(st.Instances))
-	for _, status := range dispatcher.Statuses {
+	for _, status := range dispatcher.Statuses() {
 		emit(c.deliveries, float64(st.Counts[status]), string(status))
 	}
 	if st.Partial { // without some lanes the counts would be too low

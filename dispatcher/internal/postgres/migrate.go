@@ -36,7 +36,7 @@ var texts = sync.OnceValue(func() (all []string) {
 })
 
 // changes describes the migrations.
-var changes = dispatcher.ArchiveUpgrades
+var changes = dispatcher.ArchiveUpgrades()
 
 // needsSince is the migration since which the table of versions has the column needs.
 const needsSince = 9

@@ -12,8 +12,8 @@ import (
 )
 
 func TestEachMigrationIsListedAsAChange(t *testing.T) {
-	require.Equal(t, postgres.Newest(), dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades))
-	require.Len(t, dispatcher.ArchiveUpgrades, postgres.Newest())
+	require.Equal(t, postgres.Newest(), dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades()))
+	require.Len(t, dispatcher.ArchiveUpgrades(), postgres.Newest())
 }
 
 // A later version was rolled out, and is rolled back: the older one works with the columns that

@@ -80,7 +80,7 @@ var enablingCases = []redisqtest.Case{
 			require.Equal(r, status == dispatcher.StatusReady, d.WaitingFor != "", "%s", id)
 		}
 		redisqtest.RequireStatuses(r, want, r.ListAll(dispatcher.Filter{}, 2))
-		for _, status := range dispatcher.Statuses {
+		for _, status := range dispatcher.Statuses() {
 			some := map[dispatcher.DeliveryID]dispatcher.Status{}
 			for id, s := range want {
 				if s == status {

@@ -20,7 +20,7 @@ var AcceptedCases = []redisqtest.Case{
 		want := r.Populate()
 		of := dispatcher.Filter{Order: dispatcher.OrderAccepted, Lanes: redisqtest.To("lane1", "lane2")}
 		all := r.ListAll(of, 100)
-		for _, status := range dispatcher.Statuses {
+		for _, status := range dispatcher.Statuses() {
 			f := of
 			f.Statuses = []dispatcher.Status{status}
 			r.MustList(f, want, func(id dispatcher.DeliveryID, s dispatcher.Status) bool { return id.Lane != "lane0" && s == status })
@@ -192,7 +192,7 @@ func listsOfTenants(r *redisqtest.Rig) {
 	all := r.ListAll(dispatcher.Filter{}, 100)
 	for _, of := range []dispatcher.Filter{
 		{Order: dispatcher.OrderAccepted}, {Order: dispatcher.OrderAccepted, Statuses: []dispatcher.Status{dispatcher.StatusDead}},
-		{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses}, {Order: dispatcher.OrderDue},
+		{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses()}, {Order: dispatcher.OrderDue},
 	} {
 		for _, tenants := range [][]string{{"t1"}, {"t2", "t1"}, {"t3"}} {
 			for _, lanes := range [][]dispatcher.Lane{nil, redisqtest.To("q_both", "u_t2")} {

@@ -34,7 +34,7 @@ var ListCases = []redisqtest.Case{
 	{Name: "a query by status returns these statuses only", Run: func(r *redisqtest.Rig) {
 		want := r.Populate()
 		filters := [][]dispatcher.Status{{dispatcher.StatusDead, dispatcher.StatusReady}}
-		for _, status := range dispatcher.Statuses {
+		for _, status := range dispatcher.Statuses() {
 			filters = append(filters, []dispatcher.Status{status})
 		}
 		for _, statuses := range filters {
@@ -227,7 +227,7 @@ var ListCases = []redisqtest.Case{
 			}
 		}
 		for _, limit := range []int{1, 3, 100} {
-			require.Equal(r, ended, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses}, limit))
+			require.Equal(r, ended, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderEnded, Statuses: dispatcher.EndStatuses()}, limit))
 			require.Equal(r, waits, r.ListAll(dispatcher.Filter{Order: dispatcher.OrderDue}, limit))
 		}
 		for _, d := range waits {
@@ -385,7 +385,7 @@ var ListCases = []redisqtest.Case{
 			require.Equal(r, want[:len(got)], got)
 			require.ElementsMatch(r, want[len(got):], unfinished)
 		}
-		ends := r.ListAll(dispatcher.Filter{Statuses: dispatcher.EndStatuses}, 100)
+		ends := r.ListAll(dispatcher.Filter{Statuses: dispatcher.EndStatuses()}, 100)
 		page, err := r.Queue.List(r.Ctx, dispatcher.Filter{Part: dispatcher.PartEnded, Limit: 100, From: &dispatcher.EndPlace{At: ends[4].Ended}})
 		require.NoError(r, err)
 		require.True(r, page.Deliveries[0].Ended.Before(ends[4].Ended), "a time without a name comes after all names of its ms")

@@ -174,7 +174,7 @@ func (l *relayedBatch) round(ctx context.Context) {
 func (c *pendingRow) begin(ctx context.Context, tracer trace.Tracer) {
 	m := c.message
 	_, c.span = tracer.Begin(ctx, trace.Start{Name: "outbox row", Kind: trace.Producer, Attrs: []slog.Attr{
-		trace.Ours, slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
+		trace.Ours(), slog.String(trace.Operation, "publish"), slog.String(trace.OperationType, trace.Send),
 		slog.String(trace.MessageID, m.ID), slog.Int(trace.BodySize, len(m.Body)), slog.String(trace.Topic, m.Topic), slog.String(trace.Tenant, m.Tenant),
 		slog.Int64(trace.RowAge, c.row.Age.Milliseconds()),
 	}})

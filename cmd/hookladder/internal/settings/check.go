@@ -56,7 +56,7 @@ func (s *Settings) check(found []Found, faulty []mistake) (faults []mistake) {
 		"OPS_URL":        func() string { return wrongURL(s.OpsURL) },
 		"ARCHIVE_URL":    s.wrongArchive,
 		"OUTBOX_URL":     func() string { return wrongDatabase(s.OutboxURL) },
-		"ARCHIVE_BODIES": func() string { return unless(slices.Contains(app.ArchiveBodies, s.ArchiveBodies)) },
+		"ARCHIVE_BODIES": func() string { return unless(slices.Contains(app.ArchiveBodies(), s.ArchiveBodies)) },
 		"CONSOLE":        func() string { return unless(s.Console == "on" || s.Console == ConsoleOff) },
 		"CONSOLE_NAME":   func() string { return unless(fitsName(s.ConsoleName)) },
 		"CONSOLE_LOGO":   func() string { return wrongLogo(s.ConsoleLogo) },

@@ -25,7 +25,7 @@ func (q *Request) Span(operation, kind string, more ...slog.Attr) trace.Start {
 	return trace.Start{
 		Name: q.Operation.Method + " " + q.Operation.Path, Kind: trace.Server, Parent: q.TraceParent(),
 		Attrs: append([]slog.Attr{
-			trace.Ours, slog.String(trace.Operation, operation), slog.String(trace.OperationType, kind),
+			trace.Ours(), slog.String(trace.Operation, operation), slog.String(trace.OperationType, kind),
 			slog.String(trace.Method, q.Operation.Method), slog.String(trace.Route, q.Operation.Path),
 		}, more...),
 	}

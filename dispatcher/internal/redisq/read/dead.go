@@ -116,7 +116,7 @@ func compareGroups(a, b dispatcher.DeadGroup) int {
 func (c *DeadCounts) named(ctx context.Context, f dispatcher.DeadFilter) (groups []dispatcher.DeadGroup, err error) {
 	reasons := f.Reasons
 	if len(reasons) == 0 {
-		reasons = dispatcher.DeadReasons
+		reasons = dispatcher.DeadReasons()
 	}
 	for _, lane := range f.Lanes {
 		for _, reason := range reasons {

@@ -144,7 +144,7 @@ type lister struct {
 
 func newLister(s *Deliveries, f dispatcher.Filter, names []any, of []dispatcher.Lane) *lister {
 	if f.Failed && len(f.Statuses) == 0 {
-		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
+		f.Statuses = slices.DeleteFunc(dispatcher.Statuses(), dispatcher.Status.Ended)
 	}
 	l := &lister{s: s, f: f, of: of, names: names, limit: input.PageSize(f.Limit, input.MaxPage)}
 	l.statuses, l.reasons, l.lanes = ShelfWords(f.Statuses), ShelfWords(f.Reasons), ShelfWords(of)

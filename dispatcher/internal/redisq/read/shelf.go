@@ -125,7 +125,7 @@ type listing struct {
 // even if it moves.
 func (r *ShelfReader) Accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
 	if f.Failed && len(f.Statuses) == 0 {
-		f.Statuses = slices.DeleteFunc(slices.Clone(dispatcher.Statuses), dispatcher.Status.Ended)
+		f.Statuses = slices.DeleteFunc(dispatcher.Statuses(), dispatcher.Status.Ended)
 	}
 	f.Limit = input.PageSize(f.Limit, input.MaxPage)
 	p := listing{more: true, since: millis(f.Since)}

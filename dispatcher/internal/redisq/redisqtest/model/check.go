@@ -263,7 +263,7 @@ func (m *model) compareList() {
 	m.Helper()
 	var f dispatcher.Filter
 	if m.rng.IntN(2) == 0 {
-		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses...)}
+		f.Statuses = []dispatcher.Status{pick(m.rng, dispatcher.Statuses()...)}
 	}
 	if m.rng.IntN(2) == 0 {
 		f.Order = dispatcher.OrderAccepted

@@ -85,7 +85,7 @@ func TestAMistakeIsNamedByTheFieldInGo(t *testing.T) {
 	}
 	good := queue.Task{Queue: "work", Topic: "test"}
 	walk(t, good, map[string]any{
-		"ID": "a:b", "Queue": "a:b", "Topic": "a:b", "Tenant": "a b", "Subject": "a\nb",
+		"ID": "a:b", "Queue": "a:b", "UniqueFor": time.Hour, "Topic": "a:b", "Tenant": "a b", "Subject": "a\nb",
 		"Body": []byte("1"), "Raw": make([]byte, 101), "ContentType": "none",
 		"Delay": -time.Second, "DeliverAt": time.Now().Add(9000 * time.Hour), "ExpiresAt": time.Now().Add(-time.Hour),
 		"OrderingKey": "a b", "Headers": map[string]string{"Host": "a"}, "Ladder": []time.Duration{-1}, "MaxAttempts": -1, "Timeout": 2 * time.Hour,

@@ -22,7 +22,7 @@ var periodicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Every publishes a task for each time that next returns, while Run runs. next returns the first time
 // after its argument, as the schedules of cron libraries do; a zero time ends it. task returns the
-// task of a time, and Every sets its ID and its DeliverAt. It panics as Handle does.
+// task of a time, and Every sets its ID and its DeliverAt, and no UniqueFor. It panics as Handle does.
 //
 //	q.Every("report", func(t time.Time) time.Time { return t.Truncate(time.Hour).Add(time.Hour) },
 //		func(at time.Time) queue.Task { return queue.Task{Queue: "report", Topic: "report.hourly", Body: at} })
@@ -90,7 +90,7 @@ func (q *Queue) repeatOne(ctx context.Context, p periodic) {
 // publishNext publishes the task of one time. While Redis does not respond it tries again.
 func (q *Queue) publishNext(ctx context.Context, p periodic, at time.Time) {
 	t := p.task(at)
-	t.ID, t.DeliverAt = fmt.Sprintf("every_%s_%d", p.name, at.UnixMilli()), at
+	t.ID, t.DeliverAt, t.UniqueFor = fmt.Sprintf("every_%s_%d", p.name, at.UnixMilli()), at, 0
 	for failures := 0; ctx.Err() == nil; {
 		_, err := q.Publish(ctx, t)
 		switch {

@@ -234,6 +234,55 @@ func TestABatchIsStoredEachForItself(t *testing.T) {
 	})
 }
 
+func TestATaskIsPublishedOnceInEachSpanOfUniqueFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		var got []string
+		q.Handle("sync", func(_ context.Context, d queue.Delivery) error {
+			got = append(got, d.MessageID)
+			return nil
+		})
+		queuetest.Run(t, q)
+		hour := time.Now().Truncate(time.Hour)
+		task := queue.Task{ID: "account_17", UniqueFor: time.Hour, Queue: "sync", Topic: "account.changed", Body: 17, Delay: time.Second}
+		id := func(n int) string {
+			return fmt.Sprintf("account_17_%d", hour.Add(time.Duration(n)*time.Hour).UnixMilli())
+		}
+		publish := func(want string, duplicate bool) {
+			t.Helper()
+			pub, err := q.Publish(t.Context(), task)
+			require.NoError(t, err)
+			require.Equal(t, want, pub.ID)
+			require.Equal(t, duplicate, pub.Duplicate)
+		}
+		publish(id(0), false)
+		publish(id(0), true)
+		queuetest.Advance(59 * time.Minute)
+		publish(id(0), true) // it has ended, but its span has not
+		results, err := q.PublishBatch(t.Context(), []queue.Task{task})
+		require.NoError(t, err)
+		require.True(t, results[0].Duplicate)
+		other := task
+		other.Body = 18
+		_, err = q.Publish(t.Context(), other)
+		require.ErrorIs(t, err, queue.ErrConflict)
+		queuetest.Advance(time.Minute)
+		publish(id(1), false)
+		publish(id(1), true)
+		queuetest.Advance(time.Minute)
+		require.Equal(t, []string{id(0), id(1)}, got)
+
+		for _, d := range []time.Duration{-time.Hour, time.Millisecond, 25 * time.Hour} {
+			task.UniqueFor = d
+			_, err := q.Publish(t.Context(), task)
+			require.ErrorContains(t, err, "UniqueFor must be 1s to 1d, as long as an id is known (Options.Retention)")
+		}
+		task.ID, task.UniqueFor = "", time.Hour
+		_, err = q.Publish(t.Context(), task)
+		require.ErrorContains(t, err, "UniqueFor needs an ID")
+	})
+}
+
 // Two Queues in one program are two instances of the project. Each time has one task.
 func TestEveryHasOneTaskForEachTimeHoweverManyProgramsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +295,7 @@ func TestEveryHasOneTaskForEachTimeHoweverManyProgramsRun(t *testing.T) {
 		})
 		began := time.Now()
 		tasks := func(at time.Time) queue.Task {
-			return queue.Task{Queue: "report", Topic: "report.hourly", Body: at.Hour()}
+			return queue.Task{Queue: "report", Topic: "report.hourly", Body: at.Hour(), UniqueFor: time.Minute}
 		}
 		q.Every("report", hourly, tasks)
 		q.Every("once", func(t time.Time) time.Time {

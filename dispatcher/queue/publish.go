@@ -27,6 +27,13 @@ type Task struct {
 	Tenant  string // on whose behalf; may be empty
 	Subject string // your own reference, such as an order number, for search; may be empty
 
+	// UniqueFor publishes at most one task with the ID in each span of this duration. The spans
+	// begin where time.Time.Truncate sets a time in UTC: 24 h is a day, an hour a full hour. So two
+	// tasks may be close to each other, one at the end of a span, one at the start of the next. The ID
+	// of the message, in Published, ends with the span. At most Options.Retention; 0: the ID is taken
+	// for good.
+	UniqueFor time.Duration
+
 	Body        any    // encoded as JSON, so nil is null; a json.RawMessage is sent byte for byte
 	Raw         []byte // in place of Body, sent byte for byte; nil: Body is used
 	ContentType string // empty: application/json for Body, application/octet-stream for Raw
@@ -102,7 +109,7 @@ func (t *Task) message() *message {
 		ID: t.ID, Topic: t.Topic, Tenant: t.Tenant, Subject: t.Subject, Body: t.Body, Raw: t.Raw, ContentType: t.ContentType,
 		Delay: t.Delay, DeliverAt: t.DeliverAt, ExpiresAt: t.ExpiresAt, OrderingKey: t.OrderingKey, Headers: t.Headers,
 		Ladder: t.Ladder, MaxAttempts: t.MaxAttempts, Timeout: t.Timeout,
-	}, queue: t.Queue, task: true}
+	}, queue: t.Queue, task: true, uniqueFor: t.UniqueFor}
 }
 
 // Send stores a callback, which a hookladder serve of the project sends. It promises the
@@ -164,13 +171,17 @@ func (q *Queue) PublishBatch(ctx context.Context, tasks []Task) ([]Result, error
 // message is a task or a callback.
 type message struct {
 	Callback
-	queue string
-	task  bool
+	queue     string
+	task      bool
+	uniqueFor time.Duration
 }
 
 // checked returns the message for the engine, or its mistakes.
 func (q *Queue) checked(verb string, m *message) (*dispatcher.Message, error) {
 	inner, wrong := m.inner()
+	if m.uniqueFor != 0 {
+		inner.ID = q.unique(m, wrong)
+	}
 	wrong.ofMessage(inner.Validate(q.policy))
 	for i := range wrong.Fields {
 		if f := &wrong.Fields[i]; f.Field == "Body" && m.Raw != nil && m.Body == nil {
@@ -181,6 +192,20 @@ func (q *Queue) checked(verb string, m *message) (*dispatcher.Message, error) {
 		return nil, fmt.Errorf("%s %s: %w", verb, inner.ID, wrong)
 	}
 	return inner, nil
+}
+
+// unique returns the id of the message in the present span of its UniqueFor. An id is known for
+// Options.Retention, so a longer span could have two tasks.
+func (q *Queue) unique(m *message, wrong *InvalidError) string {
+	switch {
+	case m.ID == "":
+		wrong.add("UniqueFor", "needs an ID")
+		return dispatcher.NewID()
+	case m.uniqueFor < time.Second || m.uniqueFor > q.retain:
+		wrong.add("UniqueFor", fmt.Sprintf("must be 1s to %s, as long as an id is known (Options.Retention)", ladder.FormatDuration(q.retain)))
+		return m.ID
+	}
+	return fmt.Sprintf("%s_%d", m.ID, q.engine.Now().Truncate(m.uniqueFor).UnixMilli())
 }
 
 func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published, error) {

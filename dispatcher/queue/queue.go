@@ -25,8 +25,9 @@ type Queue struct {
 	store  *redisq.Store
 	engine *engine.Engine
 	policy dispatcher.Policy
-	lines  *observe.Log // of the log
-	tracer trace.Tracer // nil: nothing is traced
+	retain time.Duration // how long an id is known at least
+	lines  *observe.Log  // of the log
+	tracer trace.Tracer  // nil: nothing is traced
 	deaths *deaths
 
 	mu         sync.Mutex // guards the fields below
@@ -63,7 +64,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, failed(ctx, "open queue", err)
 	}
-	q := &Queue{store: store, policy: s.policy, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
+	q := &Queue{store: store, policy: s.policy, retain: s.engine.Keep.Finished, lines: s.lines, tracer: s.engine.Tracer, ended: make(chan struct{})}
 	q.handlers = newHandlers(s)
 	s.engine.Endpoints, s.engine.Takeable = store.Endpoints, q.handlers.takeable
 	counts := observe.NewGauge(home.NewHealth(store.Conn()), observe.GaugeOptions{Instance: s.engine.Instance, Now: store.Now, Log: s.log})

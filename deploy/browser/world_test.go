@@ -50,7 +50,7 @@ var keys = "API_KEYS=" + strings.Join([]string{adminKey + ":admin:alice", fullKe
 
 // world is a Redis, receivers, and instances of the real program.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	redis    *redistest.Server
 	receiver *kit.Receiver
 	gone     string // the URL of a receiver that is not there
@@ -69,7 +69,7 @@ type world struct {
 type instance struct{ *kit.Instance }
 
 // newWorld starts all of it, and one instance.
-func newWorld(t *testing.T, settings ...string) *world {
+func newWorld(t testing.TB, settings ...string) *world {
 	t.Helper()
 	redistest.Long(t)
 	w := &world{t: t, secret: signer.NewSecret(), mends: map[string]bool{}, held: make(chan struct{})}
@@ -222,7 +222,7 @@ func (i *instance) signIn(b *browsertest.Tab, key string) {
 }
 
 // eventually waits until ok is true.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.NoError(t, kit.Until(context.Background(), what, func() error {
 		if !ok() {

@@ -1,0 +1,163 @@
+package browser_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/wire"
+)
+
+// A night is an outage: 300 tenants with two endpoints each, of which 90 endpoints are behind an
+// open breaker for three reasons, with all that waits for them, and what has died already.
+const (
+	nightTenants = 300
+	nightBroken  = 90
+	nightWaiting = 200_000
+	nightDead    = 2_000
+)
+
+// newNight makes one. It needs a minute and some 400 MB of Redis.
+func newNight(b *testing.B) *world {
+	b.Helper()
+	w := newWorld(b, "BREAKER=1/10m", "LADDER=10h")
+	w.answers(func(rw http.ResponseWriter, path string) bool {
+		if path == "wrong" {
+			rw.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(rw, "the signature does not match")
+		}
+		return path == "wrong"
+	})
+	urls := []string{w.at("fail"), w.at("wrong"), w.gone}
+	var broken []string
+	for n := range nightTenants {
+		tenant := fmt.Sprint("tenant-", n)
+		w.endpoint(wire.Endpoint{UID: tenant + ":orders", Tenant: tenant, URL: fmt.Sprint(w.at("ok/"), n)})
+		url := fmt.Sprint(w.at("ok/second/"), n)
+		if n < nightBroken {
+			url = fmt.Sprint(urls[n%len(urls)], "/", n)
+		}
+		id := w.endpoint(wire.Endpoint{UID: tenant + ":stock", Tenant: tenant, URL: url})
+		if n < nightBroken {
+			broken = append(broken, id)
+		}
+	}
+	publish := func(prefix string, n int, more func(m *wire.Message)) {
+		batch := make([]wire.Message, 0, 100)
+		for k := range n {
+			at := k % len(broken)
+			m := wire.Message{
+				ID: fmt.Sprint(prefix, k), Topic: "order.paid", Endpoint: broken[at], Tenant: fmt.Sprint("tenant-", at),
+				Subject: fmt.Sprint("order-", 4_000_000+k), Body: []byte(fmt.Sprintf(`{"order":%d,"amount":100}`, k)),
+			}
+			if more != nil {
+				more(&m)
+			}
+			if batch = append(batch, m); len(batch) == cap(batch) || k == n-1 {
+				_, err := w.PublishBatch(b.Context(), batch)
+				require.NoError(b, err)
+				batch = batch[:0]
+			}
+		}
+	}
+	publish("first_", nightBroken, nil) // opens the breakers
+	w.untilStats("all breakers are open", func(s wire.Stats) bool { return s.Counts["retrying"] == nightBroken })
+	publish("dead_", nightDead, func(m *wire.Message) { m.ExpiresAt = wire.Time{Time: time.Now().Add(time.Second)} })
+	publish("waits_", nightWaiting, nil)
+	w.untilStats("what has expired is dead", func(s wire.Stats) bool { return s.Counts["dead"] == nightDead })
+	return w
+}
+
+func (w *world) untilStats(what string, ok func(wire.Stats) bool) {
+	w.t.Helper()
+	require.NoError(w.t, kit.Until(w.t.Context(), what, func() error {
+		s, err := w.Stats(w.t.Context())
+		if err == nil && !ok(s) {
+			err = fmt.Errorf("the counts are %v", s.Counts)
+		}
+		return err
+	}))
+}
+
+// BenchmarkPagesAtNight opens each page twenty times. It prints the fastest response and the bytes
+// with which all of the page is sent to a browser without a cache, and fails above 100 ms and 120 KB.
+func BenchmarkPagesAtNight(b *testing.B) {
+	w := newNight(b)
+	require.NoError(b, kit.Until(b.Context(), "all causes are on the first page", func() error {
+		page, _ := w.sent(b, "/console/")
+		if !bytes.Contains(page, []byte("90 endpoints fail")) || bytes.Count(page, []byte(`class="card cause"`)) != 3 {
+			return fmt.Errorf("it is:\n%s", page)
+		}
+		return nil
+	}))
+	for _, path := range []string{
+		"/", "/deliveries", "/deliveries?status=ready", "/deliveries?tenant=tenant-7", "/deliveries?q=order-4001234", "/dead", "/jobs", "/jobs/new?status=dead",
+		"/endpoints", "/endpoints?state=failing", "/endpoints?q=tenant-7", "/endpoints/tenant-7:stock", "/endpoints/tenant-7:orders", "/failing",
+		"/lanes", "/messages/waits_4711", "/messages/dead_47", "/system", "/audit", "/links",
+	} {
+		b.Run(strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"), func(b *testing.B) {
+			fastest, cold, page := time.Hour, 0, []byte(nil)
+			for b.Loop() {
+				for range 20 {
+					began := time.Now()
+					page, cold = w.sent(b, "/console"+path)
+					fastest = min(fastest, time.Since(began))
+				}
+			}
+			for _, asset := range w.assets(b, page) {
+				_, size := w.sent(b, asset)
+				cold += size
+			}
+			b.ReportMetric(float64(fastest.Microseconds())/1000, "fastest-ms")
+			b.ReportMetric(float64(cold)/1000, "cold-KB")
+			if fastest > 100*time.Millisecond || cold > 120_000 {
+				b.Errorf("%s: the fastest response takes %s, and the page has %d bytes", path, fastest, cold)
+			}
+		})
+	}
+}
+
+// sent returns what a browser reads of a page or a part of it, and the bytes with which it is sent.
+func (w *world) sent(b *testing.B, path string) (body []byte, size int) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, w.page(path), nil)
+	require.NoError(b, err)
+	req.Header.Set("Accept-Encoding", "gzip")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(b, err)
+	defer res.Body.Close()
+	body, err = io.ReadAll(res.Body)
+	require.NoError(b, err)
+	require.Equal(b, http.StatusOK, res.StatusCode, path)
+	size = len(body)
+	if res.Header.Get("Content-Encoding") == "gzip" {
+		zipped, err := gzip.NewReader(bytes.NewReader(body))
+		require.NoError(b, err)
+		body, err = io.ReadAll(zipped)
+		require.NoError(b, err)
+	}
+	return body, size
+}
+
+var loaded = regexp.MustCompile(`(?:src|href)="([^"]*/static/[^"]+)"`)
+
+// assets returns what a browser loads for a page.
+func (w *world) assets(b *testing.B, page []byte) (paths []string) {
+	b.Helper()
+	for _, m := range loaded.FindAllSubmatch(page, -1) {
+		paths = append(paths, string(m[1]))
+	}
+	require.NotEmpty(b, paths)
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}

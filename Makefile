@@ -54,10 +54,10 @@ SHORT       ?=
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test $(PARTS) test-short cover docs-check bench-queue bench-instructions chaos release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test $(PARTS) test-short cover docs-check bench-queue bench-instructions chaos chaos-queue release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test $(PARTS) test-short cover lint redis needs docs-check bench bench-quick bench-queue bench-instructions chaos fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
+.PHONY: help build test $(PARTS) test-short cover lint redis needs docs-check bench bench-quick bench-queue bench-instructions chaos chaos-queue fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -167,6 +167,9 @@ chaos: ## break everything under load for CHAOS (default 10m), CHAOS_STORE=singl
 	@case "$(CHAOS_STORE)" in single|cluster) ;; *) echo "CHAOS_STORE is single or cluster" >&2; exit 2;; esac
 	$(GO) test $(RACE) -count=1 -v -timeout 0 -run '^TestChaos$(if $(filter cluster,$(CHAOS_STORE)),InACluster)$$' ./deploy/chaos \
 		-chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED) $(CHAOS_FLAGS)
+
+chaos-queue: redis ## kill Go programs with queues, and their Redis, for CHAOS (default 10m)
+	$(GO) test $(RACE) -count=1 -v -timeout 0 -run '^TestChaosOfQueues$$' ./deploy/chaos -chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
 	$(GO) test ./dispatcher/internal/redisq -run '^TestQueueModel$$/^redis$$' -rapid.checks 300

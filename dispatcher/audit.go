@@ -28,7 +28,7 @@ func (e AuditEntry) ByLink() bool { return strings.HasPrefix(e.By, "link:") }
 // AuditWords lists the values of AuditEntry.What: a noun and a verb each.
 func AuditWords() []string {
 	return []string{
-		"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.confirm", "endpoint.test", "endpoint.disable",
+		"endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.pause", "endpoint.resume", "endpoint.retry", "endpoint.confirm", "endpoint.test", "endpoint.disable",
 		"secret.read", "secret.rotate", "lane.pause", "lane.resume", "message.cancel", "message.retry",
 		"deliveries.retry", "deliveries.cancel", "deliveries.purge", "job.stop", "job.resume", "link.create", "link.revoke",
 		"doctor.fix", "doctor.seal", "repartition", "forget",

@@ -1,12 +1,14 @@
 package browser_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -111,4 +113,55 @@ func TestALinkIsNotTakenForClosedWhileRedisIsAway(t *testing.T) {
 	b.Shot("link-away")
 	w.redis.Resume()
 	b.WaitHas("heading", "Overview") // by itself
+}
+
+// A merchant mended its receiver behind an open breaker: one button, one delivery first, then the rest.
+func TestAMerchantSendsAllThatWaitsWithOneButton(t *testing.T) {
+	t.Parallel()
+	port, err := kit.FreePort()
+	require.NoError(t, err)
+	w := newWorld(t, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port), "BREAKER=3/10m", "LADDER=2h,3h", "QUICK_RETRIES=0")
+	shop := w.endpoint(wire.Endpoint{UID: "shop", URL: w.at("fixme/shop"), Tenant: "acme"})
+	other := w.endpoint(wire.Endpoint{UID: "other", URL: w.at("fixme/other"), Tenant: "globex"})
+	for n := range 3 {
+		w.publish(wire.Message{ID: fmt.Sprint("failed_", n), Endpoint: shop, Tenant: "acme"})
+		w.until(fmt.Sprint("failed_", n), "retrying")
+	}
+	for n := range 4 {
+		w.publish(wire.Message{ID: fmt.Sprint("behind_", n), Endpoint: shop, Tenant: "acme"})
+	}
+	l, err := w.CreateLink(t.Context(), wire.LinkRequest{Tenant: "acme", Manage: true})
+	require.NoError(t, err)
+	b := w.tab(t)
+	b.Open(l.URL)
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	b.Open(w.page("/link/endpoints/" + shop))
+	b.WaitFor("Attempts fail: answered 503", "4 held by its breaker", "3 wait for their next attempt")
+	b.Click("button", "Try again now")
+	b.WaitURL("/link/jobs/job_")
+	b.WaitFor("One first", "The attempt failed", "503", "7 wait")
+	w.mend("fixme")
+	b.Shot("link-job-failed")
+	b.Click("link", "Endpoint")
+	b.WaitURL("/link/endpoints/" + shop)
+	b.Click("button", "Try again now")
+	b.WaitURL("/link/jobs/job_1")
+	b.WaitFor("It works.", "4 delivered", "behind_0", "failed_0", "failed_1", "failed_2")
+	for _, id := range append(named("failed_", 3), named("behind_", 4)...) {
+		w.until(id, "delivered")
+	}
+	for _, resize := range []func(){b.Desktop, func() { b.Phone(390) }} {
+		resize()
+		require.Empty(t, b.Sideways())
+	}
+	b.Shot("link-job")
+	require.Empty(t, b.Axe())
+	audit, err := w.Audit(t.Context(), client.AuditFilter{What: []string{"endpoint.retry"}})
+	require.NoError(t, err)
+	require.Len(t, audit.Data, 2)
+	b.Allow("404")
+	_, err = w.RetryEndpoint(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, b.Try(w.page("/link/jobs/job_2")), "it is another tenant's")
 }

@@ -42,4 +42,7 @@ func TestNowNamesTheCauseAndTriesItAgain(t *testing.T) {
 	b.Shot("endpoint-cause")
 	b.Click("button", "Try again now")
 	b.WaitURL("/console/jobs/")
+	b.WaitFor("One first", "shop-1", "The attempt failed", "503") // by itself
+	b.Shot("job-first-failed")
+	require.Empty(t, b.Axe())
 }

@@ -46,10 +46,10 @@ func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
 	require.Empty(t, b.Axe())
 	b.Click("button", "Send 3")
 	b.WaitURL("/console/jobs/job_")
-	b.WaitFor("33 %", "1 of about 3", "0 delivered, 0 dead again, 0 cancelled, 1 still retrying")
+	b.WaitFor("1 of about 3 sent", "0 delivered, 0 dead again, 0 cancelled, 1 still retrying")
 	b.Shot("job-waiting")
 	answer()
-	b.WaitFor("100 %", "3 of about 3", "3 delivered, 0 dead again, 0 cancelled, 0 still retrying")
+	b.WaitFor("3 of about 3 sent", "What it sent", "waits_2", "3 delivered, 0 dead again, 0 cancelled, 0 still retrying")
 	for n := range 3 {
 		w.until(fmt.Sprint("waits_", n), "delivered")
 	}

@@ -95,7 +95,7 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/endpoints/{id}/test":    {want: forAdmins},
 	"POST /console/endpoints/{id}/pause":   {want: forAdmins},
 	"POST /console/endpoints/{id}/resume":  {want: forAdmins},
-	"POST /console/endpoints/{id}/try":     {want: forAdmins},
+	"POST /console/endpoints/{id}/retry":   {want: forAdmins},
 	"POST /console/endpoints/{id}/confirm": {want: forAdmins, form: url.Values{"url": {"{taker}"}}},
 	"GET /console/endpoints/{id}/rotate":   {want: forAdmins},
 	"POST /console/endpoints/{id}/rotate":  {want: forAdmins, form: url.Values{"overlap": {"0s"}}},
@@ -129,6 +129,8 @@ var rightsTable = map[string]rightsRow{
 	"GET /link/messages/{id}/body":   {want: forLinksOfA},
 	"POST /link/messages/{id}/retry": {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
 
+	"GET /link/jobs/{id}": {want: forLinksOfA},
+
 	"GET /link/endpoints":              {want: forLinks},
 	"POST /link/endpoints":             {want: forManagers, form: url.Values{"url": {"{taker}"}}},
 	"GET /link/endpoints/new":          {want: forManagers},
@@ -138,6 +140,7 @@ var rightsTable = map[string]rightsRow{
 	"POST /link/endpoints/{id}/test":   {want: forManagersOfA},
 	"POST /link/endpoints/{id}/pause":  {want: forManagersOfA},
 	"POST /link/endpoints/{id}/resume": {want: forManagersOfA},
+	"POST /link/endpoints/{id}/retry":  {want: forManagersOfA},
 	"GET /link/endpoints/{id}/rotate":  {want: forManagersOfA},
 	"POST /link/endpoints/{id}/rotate": {want: forManagersOfA, form: url.Values{"overlap": {"0s"}}},
 }
@@ -148,7 +151,8 @@ type rightsRig struct {
 	taker string
 	who   [viewers]*person
 	made  int
-	job   string // the id of one
+	job   string // the id of one about nobody
+	jobA  string // the id of one about an endpoint of tenant A
 	link  string // likewise
 }
 
@@ -164,6 +168,9 @@ func newRightsRig(t testing.TB) *rightsRig {
 	job, err := r.boss().StartJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"nobody"}})
 	require.NoError(t, err)
 	r.job = job.ID
+	ofA, err := r.boss().RetryEndpoint(t.Context(), r.mustEndpoint("A", r.taker))
+	require.NoError(t, err)
+	r.jobA = ofA.ID
 	link, err := r.boss().CreateLink(t.Context(), wire.LinkRequest{Tenant: "C"})
 	require.NoError(t, err)
 	r.link = link.ID
@@ -198,6 +205,8 @@ func (r *rightsRig) ask(who *person, route console.Route, row rightsRow, endpoin
 	switch {
 	case strings.Contains(route.Path, "/endpoints/"):
 		id = endpoint
+	case strings.Contains(route.Path, "/link/jobs/"):
+		id = r.jobA
 	case strings.Contains(route.Path, "/jobs/"):
 		id = r.job
 	}

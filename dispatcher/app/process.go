@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	mathrand "math/rand/v2"
@@ -87,6 +88,7 @@ func newProcess(store *redisq.Store, share descriptors, o Options) (p *process, 
 	p.jobs = jobs.New(jobs.Options{
 		Store: admin.NewJobStore(store), List: store.Deliveries.List, Show: e.Show, Name: e.Name, Now: e.Now, PollEvery: o.Engine.PollEvery, Notify: p.notices.Notify, Log: o.Log,
 		Stirred: e.Stirred,
+		TryNow:  func(ctx context.Context, lanes []dispatcher.Lane) error { return store.TryNow(ctx, e.Name(), lanes) },
 	})
 	if o.Archive.URL != "" {
 		if p.archiver, err = newArchiver(store, e, p.notices.Notify, o); err != nil {

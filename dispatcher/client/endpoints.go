@@ -89,6 +89,12 @@ func (c *Client) ResumeEndpoint(ctx context.Context, name string) (wire.Endpoint
 	return c.endpoint(ctx, "resume endpoint", http.MethodPost, name, "/resume")
 }
 
+// RetryEndpoint starts a job that attempts what waits for an endpoint now, one delivery first. Where
+// such a job has not ended, it returns that one.
+func (c *Client) RetryEndpoint(ctx context.Context, name string) (wire.Job, error) {
+	return call[wire.Job](ctx, c, apiRequest{verb: "retry endpoint " + name, method: http.MethodPost, path: endpointPath(name, "/retry"), repeats: safe})
+}
+
 // ConfirmEndpoint accepts a URL that was set through a link, so that the endpoint's
 // headers are sent to it. It returns ErrConflict if the endpoint has another URL by now.
 func (c *Client) ConfirmEndpoint(ctx context.Context, name, url string) (wire.EndpointView, error) {

@@ -14,7 +14,7 @@ type JobRequest struct {
 	Until       Time     `json:"until,omitzero" doc:"Ended, or due, before this time."`
 	All         bool     `json:"all,omitzero" doc:"true: needed where no filter is given."`
 	Rate        string   `json:"rate,omitempty" example:"200/s" doc:"How many are changed in a time, or a number a second."`
-	Probe       bool     `json:"probe,omitzero" doc:"Of a retry: true: first one delivery of each destination is attempted, beside the rate. The others follow when it succeeded, or any other in that destination since the job began. They are left if it fails or is not attempted within an hour (probe_failed), or if the destination is paused (held). Of more than 4,096 destinations in a partition the rest is left too (unprobed)."`
+	Probe       bool     `json:"probe,omitzero" doc:"Of a retry: true: first one delivery of each destination is attempted, beside the rate; at once where destination names it, also behind an open breaker or a Retry-After. The others follow when it succeeded, or any other in that destination since the job began. They are left if it fails or is not attempted within an hour (probe_failed), or if the destination is paused (held). Of more than 4,096 destinations in a partition the rest is left too (unprobed)."`
 	DryRun      bool     `json:"dry_run,omitzero" doc:"true: nothing is changed; the response says what would be changed."`
 }
 

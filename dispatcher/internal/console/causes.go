@@ -24,7 +24,7 @@ const (
 	triedAtOnce = 100
 	// triedRate is the rate of a job that attempts the deliveries of mended receivers, as usualRate.
 	triedRate = "50/s"
-	// changedAtOnce is how many destinations are paused or resumed side by side.
+	// changedAtOnce is how many destinations are paused side by side.
 	changedAtOnce = 8
 )
 
@@ -241,28 +241,20 @@ func pauseFailing(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/", result: "paused"}, err
 }
 
-// tryNow closes the breakers of some lanes, and starts jobs that attempt what waits there for its next
-// attempt, one delivery of each lane first. Then it shows the job; if nothing waits so, it shows back.
+// tryNow starts jobs that attempt what waits for some lanes, one delivery of each lane first. Then it shows
+// the job.
 func (v *visit) tryNow(lanes []wire.LaneState, back string) (pageAnswer, error) {
 	a := pageAnswer{to: back, result: "tried"}
 	if len(lanes) == 0 {
 		a.result = "unchanged"
 		return a, nil
 	}
-	if err := changeLanes(lanes, func(name string) error { _, err := v.ResumeLane(v.ctx, name, ""); return err }); err != nil {
-		return a, err
-	}
-	var timed []string // lanes in which something is not due
+	var names []string
 	for _, l := range lanes {
-		if l.Waiting > l.Ready {
-			timed = append(timed, l.Lane)
-		}
-	}
-	if !v.May("retry-deliveries") {
-		return a, nil
+		names = append(names, l.Lane)
 	}
 	jobs := 0
-	for some := range slices.Chunk(timed, triedAtOnce) {
+	for some := range slices.Chunk(names, triedAtOnce) {
 		r := deliveryFilter{query: url.Values{"status": {"retrying"}, "destination": some}}.job()
 		r.Probe, r.Rate = true, triedRate
 		j, err := v.StartJob(v.ctx, client.JobRetry, r)

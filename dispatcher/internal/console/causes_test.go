@@ -77,19 +77,13 @@ func TestAllDestinationsOfACauseAreTriedAgainOrPaused(t *testing.T) {
 	answers := outageAnswers()
 	answers["POST /v1/deliveries/retry"] = `202{"id":"job_7","kind":"retry","filter":{},"state":"running"}`
 	for i := range 93 {
-		for _, verb := range []string{"resume", "pause"} {
-			answers[fmt.Sprintf("POST /v1/lanes/ep_%d/%s", i, verb)] = `{"lane":"ep_1"}`
-		}
+		answers[fmt.Sprintf("POST /v1/lanes/ep_%d/pause", i)] = `{"lane":"ep_1"}`
 	}
 	api, pages := newTestPages(t, answers)
 	w := pages(post("/console/failing/try", url.Values{"cause": {"status-401"}}))
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, "/console/jobs/job_7?told=tried", w.Header().Get("Location"))
-	for _, call := range []string{"POST /v1/lanes/ep_90/resume", "POST /v1/lanes/ep_91/resume"} {
-		require.True(t, api.called(call), call)
-	}
-	require.False(t, api.called("POST /v1/lanes/ep_92/"), "a person paused it")
-	require.False(t, api.called("POST /v1/lanes/ep_1/"), "it fails in another way")
+	require.NotContains(t, strings.Join(api.calls, "\n"), "/resume", "one is tried before the breakers close")
 	job := ""
 	for _, call := range api.calls {
 		if strings.Contains(call, "job") || strings.Contains(call, "ep_90\"") {
@@ -125,7 +119,7 @@ func TestTheCauseComesFirstOnAnEndpointsPage(t *testing.T) {
 		"GET /v1/lanes":      `{"data":[{"lane":"ep_1","endpoint":"ep_1","state":"open","opened":1,"fails":20,"waiting":1503,"ready":1479,"failing_since":"2026-11-22T12:00:00Z"}],"next_cursor":null}`,
 		"GET /v1/deliveries": `{"data":[],"next_cursor":null}`,
 
-		"POST /v1/lanes/ep_1/resume": `{"lane":"ep_1"}`, "POST /v1/deliveries/retry": `202{"id":"job_7","kind":"retry","filter":{},"state":"running"}`,
+		"POST /v1/endpoints/ep_1/retry": `202{"id":"job_7","kind":"retry","filter":{},"state":"running"}`,
 	}
 	api, pages := newTestPages(t, answers)
 	page := pages(get("/console/endpoints/ep_1")).Body.String()
@@ -138,13 +132,51 @@ func TestTheCauseComesFirstOnAnEndpointsPage(t *testing.T) {
 	require.Less(t, strings.Index(page, `id="cause"`), strings.Index(page, `class="figures"`))
 	require.Equal(t, 1, strings.Count(page, "button primary"))
 	require.NotContains(t, page, "<details open", "settings are folded")
-	w := pages(post("/console/endpoints/ep_1/try", nil))
+	w := pages(post("/console/endpoints/ep_1/retry", nil))
 	require.Equal(t, "/console/jobs/job_7?told=tried", w.Header().Get("Location"))
-	require.True(t, api.called("POST /v1/lanes/ep_1/resume"))
+	require.True(t, api.called("POST /v1/endpoints/ep_1/retry"))
 
 	answers["GET /v1/endpoints/ep_1"] = `{"id":"ep_1","url":"https://api.shop.example/hooks","state":"active"}`
 	answers["GET /v1/lanes"] = `{"data":[{"lane":"ep_1","endpoint":"ep_1","state":"active","waiting":3,"ready":3}],"next_cursor":null}`
 	page = pages(get("/console/endpoints/ep_1")).Body.String()
 	require.NotContains(t, page, `id="cause"`)
 	require.NotContains(t, page, "Try again now")
+}
+
+// What waits for its next attempt after a receiver works again has the button too.
+func TestAnEndpointThatWorksAgainOffersWhatWaits(t *testing.T) {
+	_, pages := newTestPages(t, map[string]string{
+		"GET /v1/endpoints/ep_1": `{"id":"ep_1","url":"https://api.shop.example/hooks","state":"active","waiting":53}`,
+		"GET /v1/lanes":          `{"data":[{"lane":"ep_1","endpoint":"ep_1","state":"active","waiting":53,"ready":0}],"next_cursor":null}`,
+		"GET /v1/deliveries":     pageOf("null", 0, listed("a", "retrying", "")),
+	})
+	page := pages(get("/console/endpoints/ep_1")).Body.String()
+	require.Contains(t, page, `action="/console/endpoints/ep_1/retry"`)
+	require.Contains(t, page, `<span class="n">53</span> <span>wait for their next attempt`)
+	require.NotContains(t, page, "Attempts fail")
+}
+
+// The page of a job says what came of the first attempt at each destination.
+func TestAJobsPageSaysWhatCameOfTheFirstAttempts(t *testing.T) {
+	lane := func(id, more string) string {
+		return `{"lane":"` + id + `","endpoint":"` + id + `","uid":"uid-` + id + `","waiting":7,"ready":5,` + more + `}`
+	}
+	answers := map[string]string{
+		"GET /v1/jobs/job_7": `{"id":"job_7","kind":"retry","filter":{"status":["retrying"],"destination":["ep_1","ep_2","ep_3"]},"state":"waiting","expected":4,"matched":2,"done":1,"probe":true,"started_at":"2026-11-22T12:00:00Z"}`,
+		"GET /v1/lanes": `{"data":[` + lane("ep_1", `"state":"active"`) + "," +
+			lane("ep_2", `"state":"open","failing_since":"2026-11-22T11:00:00Z","last_failure":{"at":"2026-11-22T12:00:01Z","status_code":503,"class":"status","error":"status 503"}`) + "," +
+			lane("ep_3", `"state":"open","failing_since":"2026-11-22T11:00:00Z","last_failure":{"at":"2026-11-22T11:59:59Z","status_code":401,"class":"status","error":"status 401"}`) + `],"next_cursor":null}`,
+		"GET /v1/attempts": `{"data":[{"id":"ep_1:m1","message_id":"m1","destination":"ep_1","attempt":3,"at":"2026-11-22T12:00:01Z","status_code":200,"outcome":"delivered"}],"next_cursor":null}`,
+	}
+	_, pages := newTestPages(t, answers)
+	page := pages(get("/console/jobs/job_7")).Body.String()
+	for _, text := range []string{
+		"1 of 3 destinations work", "It works.", "The attempt failed", "status 503", "One delivery is being attempted first.",
+		`href="/console/messages/m1"`, "What it sent", "1 of about 4", "Send now 4",
+	} {
+		require.Contains(t, page, text)
+	}
+	require.NotContains(t, page, "status 401", "it failed before the job began")
+	require.NotContains(t, page, " %")
+	require.Less(t, strings.Index(page, "first-ep_2"), strings.Index(page, "first-ep_1"), "what fails is first")
 }

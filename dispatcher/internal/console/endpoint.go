@@ -51,10 +51,11 @@ type endpointCause struct {
 // causeOf returns why deliveries wait in the lane of an endpoint.
 func (p *endpointPage) causeOf() *endpointCause {
 	state, failing := p.State(), fails(p.State(), p.FailingSince)
-	if p.Late["lanes"] != "" || !failing && (p.Waiting == 0 || state == "active") {
+	later := state == "active" && len(p.Failing) > 0 // it works, and some wait for their next attempt
+	if p.Late["lanes"] != "" || !failing && !later && (p.Waiting == 0 || state == "active") {
 		return nil
 	}
-	c := &endpointCause{Held: p.Lane.Ready, Timed: p.Waiting - p.Lane.Ready, Why: heldBy(p.Lane), Tries: failing || p.Lane.Why == "retry_after"}
+	c := &endpointCause{Held: p.Lane.Ready, Timed: p.Waiting - p.Lane.Ready, Why: heldBy(p.Lane), Tries: failing || later || p.Lane.Why == "retry_after"}
 	if c.Title = "Deliveries wait"; failing {
 		c.Title, c.Last = "Attempts fail", p.LastFailure
 	}
@@ -111,12 +112,12 @@ func endpoint(v *visit) (pageAnswer, error) {
 	if page.Lane.Lane != "" {
 		page.Waiting = page.Lane.Waiting // read at once with its reasons
 	}
-	page.Cause = page.causeOf()
 	page.Advice = EndpointSentence(page.Lane, e, v.Link != nil)
 	page.Failures = v.srv.failuresOf(&e, page.Bars)
 	page.Failures.Examples = examplesOf(failing.Data, dead.Data)
 	page.Failing, page.More = failing.Data, failing.NextCursor != nil || len(failing.Data) == failingShown
 	page.Dead, page.MoreDead = dead.Data, dead.NextCursor != nil
+	page.Cause = page.causeOf()
 	return pageAnswer{template: "endpoint", title: page.Name, section: "endpoints", body: page}, nil
 }
 
@@ -181,17 +182,10 @@ func resumeEndpoint(v *visit) (pageAnswer, error) {
 	return pageAnswer{to: v.base + "/endpoints/" + e.ID, result: "resumed"}, err
 }
 
-// tryEndpoint serves POST …/endpoints/{id}/try: all that waits is attempted now.
-func tryEndpoint(v *visit) (pageAnswer, error) {
-	e, err := v.Endpoint(v.ctx, v.r.PathValue("id"))
-	if err != nil {
-		return pageAnswer{}, err
-	}
-	page, err := v.LanesOf(v.ctx, "", e.ID)
-	if err != nil {
-		return pageAnswer{}, err
-	}
-	return v.tryNow(page.Data, v.base+"/endpoints/"+e.ID)
+// retryEndpoint serves POST …/endpoints/{id}/retry: what waits is attempted now, one delivery first.
+func retryEndpoint(v *visit) (pageAnswer, error) {
+	j, err := v.RetryEndpoint(v.ctx, v.r.PathValue("id"))
+	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(j.ID), result: "tried"}, err
 }
 
 // confirmEndpoint serves POST …/endpoints/{id}/confirm, with the URL that the page had.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -30,7 +32,6 @@ type jobRow struct {
 	List     string // URL of its deliveries
 	Attempts string // URL of the attempts that it caused; empty: it makes none
 	Progress template.HTML
-	Percent  int
 	Whole    int  // how many it has to change, or has found so far
 	Known    bool // all were counted
 	Retrying int  // sent and not ended
@@ -43,6 +44,86 @@ type jobRow struct {
 }
 
 type jobFailure struct{ Message, Link, Why string }
+
+const (
+	// sentShown is how many of its attempts a job's page shows, and firstsShown how many destinations.
+	sentShown, firstsShown = 20, 20
+	// firstFor is how long the first attempts of a job may take. Then it leaves the rest.
+	firstFor = time.Hour
+)
+
+// jobPage is the data of a job's page.
+type jobPage struct {
+	jobRow
+	Missing    missing // parts: firsts, sent
+	Endpoint   string  // of a job about one endpoint alone
+	Firsts     []firstAttempt
+	FirstsMore int // destinations that are not shown
+	Works      int // destinations that work
+	Sent       []wire.LoggedAttempt
+	MoreSent   bool
+}
+
+// firstAttempt is a destination at which a job tries one delivery first.
+type firstAttempt struct {
+	wire.LaneState
+	Name  string
+	Works bool
+	Text  string
+	Last  *wire.LaneFailure // of an attempt since the job began; nil: none failed
+}
+
+// firstAttemptOf returns what came of the first attempt at a destination.
+func firstAttemptOf(j wire.Job, l wire.LaneState) firstAttempt {
+	f := firstAttempt{LaneState: l, Name: cmp.Or(l.UID, l.URL, l.Lane), Text: "One delivery is being attempted first."}
+	failed := l.LastFailure != nil && !l.LastFailure.At.Before(j.StartedAt.Time)
+	switch {
+	case l.State == "paused" || l.State == "unverified" || l.State == "disabled":
+		f.Text = "Nothing is sent: it is " + l.State + "."
+	case !fails(l.State, l.FailingSince):
+		f.Works, f.Text = true, "It works. What waits is sent now, as fast as the receiver takes it."
+	case failed:
+		if f.State == "active" {
+			f.State = "failing" // as elsewhere in the console
+		}
+		f.Last, f.Text = l.LastFailure, "The attempt failed, so the others were not sent."
+		if !l.Until.IsZero() {
+			f.Text = "The attempt failed, so the others wait for the next one."
+		}
+	}
+	return f
+}
+
+// firsts reads what came of the first attempts. Those that failed come first.
+func (p *jobPage) firsts(v *visit) error {
+	page, err := v.LanesOf(v.ctx, "", p.Job.Filter.Destination...)
+	if err != nil {
+		return err
+	}
+	for _, l := range page.Data {
+		l.TokenAt = wire.Time{} // it changes with the clock
+		f := firstAttemptOf(p.Job, l)
+		if f.Works {
+			p.Works++
+		}
+		p.Firsts = append(p.Firsts, f)
+		p.GoesOn = p.GoesOn || l.Waiting > 0 && v.srv.Now().Sub(p.Job.StartedAt.Time) < firstFor
+	}
+	rank := func(f firstAttempt) int {
+		switch {
+		case f.Last != nil:
+			return 0
+		case !f.Works:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(p.Firsts, func(a, b firstAttempt) int { return cmp.Compare(rank(a), rank(b)) })
+	if p.FirstsMore = len(p.Firsts) - firstsShown; p.FirstsMore > 0 {
+		p.Firsts = p.Firsts[:firstsShown]
+	}
+	return nil
+}
 
 // jobsPage is the list of jobs.
 type jobsPage struct {
@@ -70,7 +151,29 @@ func job(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	return pageAnswer{template: "job", title: kinds[j.Kind].Title + " " + j.ID, section: "dead", body: rowOf(v, j)}, nil
+	p := jobPage{jobRow: rowOf(v, j)}
+	read := parts{v: v}
+	if to := j.Filter.Destination; j.Probe && len(to) > 0 {
+		read.add("firsts", func() error { return p.firsts(v) })
+		if len(to) == 1 && dispatcher.Lane(to[0]).IsEndpoint() {
+			p.Endpoint = to[0]
+		}
+	}
+	if j.Kind == client.JobRetry {
+		read.add("sent", func() error {
+			log, err := v.Client.Attempts(v.ctx, client.AttemptFilter{Jobs: []string{j.ID}, Limit: sentShown})
+			p.Sent, p.MoreSent = log.Data, log.NextCursor != nil
+			return err
+		})
+	}
+	if p.Missing, err = read.wait(); err != nil {
+		return pageAnswer{}, err
+	}
+	section := "dead"
+	if v.Link != nil {
+		section = "endpoints"
+	}
+	return pageAnswer{template: "job", title: p.Title + " " + j.ID, section: section, body: p}, nil
 }
 
 func rowOf(v *visit, j wire.Job) jobRow {
@@ -80,7 +183,10 @@ func rowOf(v *visit, j wire.Job) jobRow {
 	}
 	r := jobRow{Job: j, Title: kinds[j.Kind].Title, Chips: f.chips(v.base+"/deliveries", true), List: f.url(v.base + "/deliveries")}
 	r.Ended, r.Resume = !slices.Contains([]string{"running", "waiting"}, j.State), j.State == "stopped" || j.State == "failed"
-	if j.Kind == client.JobRetry {
+	if j.Kind == client.JobRetry && waitsOnly([]deliveryFilter{f}) {
+		r.Title = sendNow
+	}
+	if j.Kind == client.JobRetry && v.May("list-jobs") {
 		r.Attempts = v.base + "/tail?" + url.Values{"job": {j.ID}}.Encode()
 	}
 	if j.Retrying != nil && j.TakenOver != nil {
@@ -93,7 +199,6 @@ func rowOf(v *visit, j wire.Job) jobRow {
 		r.Whole = max(*j.Expected, past)
 	}
 	if r.Known && r.Whole > 0 {
-		r.Percent = 100 * past / r.Whole
 		r.Progress = ProgressBar(j.Done, j.Failed, r.Whole)
 	}
 	for i, failure := range j.Failures {

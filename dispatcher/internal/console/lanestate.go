@@ -52,14 +52,22 @@ func laneSentence(l wire.LaneState, link bool) LaneSentence {
 	case "open":
 		return LaneSentence{
 			Text:  fmt.Sprintf("Its breaker is open after %s in a row: nothing is sent but one attempt now and then, and the first success closes it.", manyThings(l.Fails, "failure")),
-			Until: l.Until, Cure: "Mend the receiver, then press Resume or Send a test; or wait for the next attempt.",
+			Until: l.Until, Cure: mend(l) + ", or wait for the next attempt.",
 		}
 	case "failing":
-		return LaneSentence{Text: "No attempt succeeded for a while. Each delivery continues on its ladder.", Until: l.Until, Cure: "Mend the receiver. Then send the waiting deliveries now, or let each wait for its next attempt."}
+		return LaneSentence{Text: "No attempt succeeded for a while. Each delivery continues on its ladder.", Until: l.Until, Cure: mend(l) + ", or let each wait for its next attempt."}
 	case "limited":
 		return limited(l, link)
 	}
 	return LaneSentence{}
+}
+
+// mend returns what to do about a receiver that fails. Only endpoints have the button.
+func mend(l wire.LaneState) string {
+	if l.Endpoint == "" {
+		return "Mend the receiver, then press Resume"
+	}
+	return "Mend the receiver, then press Try again now"
 }
 
 func paused(l wire.LaneState, link bool) LaneSentence {

@@ -219,11 +219,12 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 	}
 	api, ask := newTestPages(t, map[string]string{
 		"GET /v1/jobs/job_1": job("running"), "DELETE /v1/jobs/job_1": job("stopped"), "POST /v1/jobs/job_1/resume": job("running"),
-		"GET /v1/jobs": `{"data":[` + fmt.Sprintf(oneJob, "waiting", "") + `],"next_cursor":"c2"}`,
+		"GET /v1/attempts": pageOf("null", 0),
+		"GET /v1/jobs":     `{"data":[` + fmt.Sprintf(oneJob, "waiting", "") + `],"next_cursor":"c2"}`,
 	})
 	page := ask(get("/console/jobs/job_1")).Body.String()
 	for _, want := range []string{
-		"50 %", "90 of about 400", "3 delivered, 80 dead again, 0 cancelled, 5 still retrying, 2 sent by others since", "100 probe failed", `href="/console/tail?job=job_1"`, "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
+		"90 of about 400", "3 delivered, 80 dead again, 0 cancelled, 5 still retrying, 2 sent by others since", "100 probe failed", `href="/console/tail?job=job_1"`, "Stop", "&lt;i&gt;olga", `href="/console/deliveries?status=dead&amp;tenant=lumen"`, `href="/console/messages/m0?to=ep_1"`, "And 50 more",
 	} {
 		require.Contains(t, page, want)
 	}
@@ -243,7 +244,7 @@ func TestAJobIsFollowedStoppedAndResumed(t *testing.T) {
 
 // The deliveries that a job sent may end after it, so its page goes on.
 func TestAJobsPageGoesOnUntilItsOutcomesAreFinal(t *testing.T) {
-	api, ask := newTestPages(t, map[string]string{})
+	api, ask := newTestPages(t, map[string]string{"GET /v1/attempts": pageOf("null", 0)})
 	for name, c := range map[string]struct {
 		state    string
 		retrying int
@@ -275,13 +276,10 @@ func TestAJobThatIsNotCountedHasNoPercent(t *testing.T) {
 	require.NotContains(t, page, "Its attempts", "it sends none")
 }
 
-// What waits for its next attempt is sent with a preview, and its destination is resumed
-// first where a person asks for that.
+// What waits for its next attempt is sent with a preview, one of each destination first.
 func TestWhatWaitsIsSentFromItsList(t *testing.T) {
 	api, ask := newTestPages(t, map[string]string{
 		"POST /v1/deliveries/retry": survey + `]}`, "GET /v1/deliveries": `{"data":[],"next_cursor":null}`,
-		"GET /v1/lanes":              `{"data":[{"lane":"ep_1","state":"open"},{"lane":"ep_2","state":"paused"}],"next_cursor":null}`,
-		"POST /v1/lanes/ep_1/resume": `{"lane":"ep_1","state":"active"}`,
 	})
 	page := ask(get("/console/deliveries?status=retrying&destination=ep_1")).Body.String()
 	require.Contains(t, page, "Send all that match now")
@@ -290,14 +288,10 @@ func TestWhatWaitsIsSentFromItsList(t *testing.T) {
 	page = ask(get("/console/jobs/new?" + q.Encode())).Body.String()
 	require.Contains(t, page, "Each gets one attempt now beside its ladder.")
 	require.Contains(t, page, `name="probe" value="yes" checked`)
-	require.Contains(t, page, `name="resume"`)
 	api.answers["POST /v1/deliveries/retry"] = `202{"id":"job_1","kind":"retry","filter":{},"state":"running"}`
 	q.Set("probe", "yes")
-	q.Set("resume", "yes")
 	require.Equal(t, "/console/jobs/job_1?told=job-started", ask(post("/console/jobs", q)).Header().Get("Location"))
 	require.True(t, api.called(`POST /v1/deliveries/retry {"status":["retrying"],"destination":["ep_1"],"rate":"20/s","probe":true}`), api.calls)
-	require.Contains(t, strings.Join(api.calls, "\n"), "POST /v1/lanes/ep_1/resume")
-	require.NotContains(t, strings.Join(api.calls, "\n"), "POST /v1/lanes/ep_2/resume", "what is paused stays so")
 }
 
 func TestTheDeadAreListedByDestinationAndReason(t *testing.T) {

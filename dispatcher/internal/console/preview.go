@@ -31,6 +31,9 @@ const (
 	usualRate = 50
 )
 
+// sendNow is the title of a job that attempts what waits for its time.
+const sendNow = "Send now"
+
 // kinds are the words of jobs for a title, a button and an effect.
 var kinds = map[string]struct{ Title, Verb, Effect string }{
 	client.JobRetry:  {"Replay", "Replay", "Each starts a new ladder, and carries hookladder-resend: true. Deliveries that die in the meantime stay."},
@@ -51,7 +54,6 @@ type previewPage struct {
 	Wrong                     string
 	Sure                      bool // a second confirmation is needed
 	Waiting                   bool // it sends deliveries that wait for their next attempt
-	Resumes                   bool // it may close the breaker of its destination first
 }
 
 // previewPart is one job of a preview.
@@ -135,9 +137,8 @@ func previewOf(v *visit, list []deliveryFilter) previewPage {
 		Rate: cmp.Or(v.r.FormValue("rate"), strconv.Itoa(usualRate)), Back: list[0].url(v.base + "/deliveries"), Parts: make([]previewPart, len(list)),
 	}
 	if p.Waiting = kind == client.JobRetry && waitsOnly(list); p.Waiting {
-		p.Title, p.Verb = "Send now", "Send"
+		p.Title, p.Verb = sendNow, "Send"
 		p.Effect = "Each gets one attempt now beside its ladder. If that fails, it waits until the same time as before."
-		p.Resumes = list[0].query.Get("destination") != ""
 	}
 	for i, f := range list {
 		p.Parts[i].Chips = f.chips(v.base+"/deliveries", true)
@@ -208,11 +209,6 @@ func startJob(v *visit) (pageAnswer, error) {
 	if wrong != "" {
 		return again(v, list, wrong)
 	}
-	if v.r.PostFormValue("resume") != "" {
-		if err := closeBreakers(v, list); err != nil {
-			return pageAnswer{}, err
-		}
-	}
 	id := ""
 	for _, f := range list {
 		r := f.job()
@@ -232,30 +228,6 @@ func startJob(v *visit) (pageAnswer, error) {
 		return pageAnswer{to: v.base + "/jobs", result: "jobs-started"}, nil
 	}
 	return pageAnswer{to: v.base + "/jobs/" + url.PathEscape(id), result: "job-started"}, nil
-}
-
-// closeBreakers resumes the destinations of a job whose breakers are open. Paused ones stay
-// paused.
-func closeBreakers(v *visit, list []deliveryFilter) error {
-	for _, f := range list {
-		r := f.job()
-		if len(r.Destination) == 0 {
-			continue
-		}
-		page, err := v.LanesOf(v.ctx, strings.Join(r.Tenant, ""), r.Destination...)
-		if err != nil {
-			return err
-		}
-		for _, l := range page.Data {
-			if l.State != "open" {
-				continue
-			}
-			if _, err := v.ResumeLane(v.ctx, l.Lane, ""); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // rateOf parses a typed rate. A number without a unit is per second.

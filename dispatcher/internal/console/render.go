@@ -294,7 +294,7 @@ var results = map[string]string{
 	"unchanged": "Nothing was changed.",
 	"paused":    "Paused. New messages wait, and nothing is lost.",
 	"revoked":   "Revoked. All browsers that it let in are out.",
-	"tried":     "Breakers are closed, and what waits for its next attempt is attempted now, one of each destination first.",
+	"tried":     "One delivery is attempted first at each destination. The others follow where it succeeds.",
 	"unknown":   "It is unknown whether this was done: check before you do it again.",
 	"unshown":   "The result can't be shown: check here what was done.",
 	"gone":      "The result is gone: it is kept for a minute, and only for the browser that requested it.",

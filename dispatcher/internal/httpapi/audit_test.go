@@ -27,6 +27,7 @@ var auditedCalls = map[string]struct {
 	"delete-endpoint": {"/v1/endpoints/merchant:7", "", dispatcher.AuditEntry{What: "endpoint.delete", Target: "ep_123456789", Tenant: "m7"}},
 	"pause-endpoint":  {"/v1/endpoints/merchant:7/pause", "", dispatcher.AuditEntry{What: "endpoint.pause", Target: "ep_123456789", Tenant: "m7"}},
 	"resume-endpoint": {"/v1/endpoints/merchant:7/resume", "", dispatcher.AuditEntry{What: "endpoint.resume", Target: "ep_123456789", Tenant: "m7"}},
+	"retry-endpoint":  {"/v1/endpoints/merchant:7/retry", "", dispatcher.AuditEntry{What: "endpoint.retry", Target: "ep_123456789", Tenant: "m7"}},
 	"confirm-endpoint": {"/v1/endpoints/merchant:7/confirm", `{"url":"https://shop.example/hooks?k=1&l=2"}`,
 		dispatcher.AuditEntry{What: "endpoint.confirm", Target: "ep_123456789", Tenant: "m7", Detail: "url https://shop.example"}},
 	"test-endpoint": {"/v1/endpoints/merchant:7/test", "", dispatcher.AuditEntry{What: "endpoint.test", Target: "ep_123456789", Tenant: "m7"}},

@@ -101,6 +101,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	}},
 	"pause-endpoint":  {func(ctx context.Context, c *client.Client) error { return second(c.PauseEndpoint(ctx, "a")) }},
 	"resume-endpoint": {func(ctx context.Context, c *client.Client) error { return second(c.ResumeEndpoint(ctx, "a")) }},
+	"retry-endpoint":  {func(ctx context.Context, c *client.Client) error { return second(c.RetryEndpoint(ctx, "a")) }},
 	"confirm-endpoint": {func(ctx context.Context, c *client.Client) error {
 		return second(c.ConfirmEndpoint(ctx, "a", "https://a.example/"))
 	}},

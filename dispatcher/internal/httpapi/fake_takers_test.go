@@ -15,6 +15,13 @@ func (f *Fake) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, 
 	return f.OneJob, f.Err
 }
 
+func (f *Fake) RetryLane(ctx context.Context, lane dispatcher.Lane) (dispatcher.Job, error) {
+	f.called("retry lane")
+	f.OneJob.Number = 7
+	f.OneJob.Kind, f.OneJob.Filter.Lanes, f.OneJob.By = dispatcher.JobRetry, []dispatcher.Lane{lane}, dispatcher.CallerOf(ctx)
+	return f.OneJob, f.Err
+}
+
 func (f *Fake) SurveyJob(_ context.Context, kind dispatcher.JobKind, filter dispatcher.Filter) (dispatcher.Survey, error) {
 	f.called("survey job")
 	f.jobKind, f.Filter = kind, filter

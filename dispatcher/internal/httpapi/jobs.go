@@ -19,6 +19,8 @@ type Jobs interface {
 	// StartJob starts a job. It returns dispatcher.ErrJobs if too many jobs have not ended. A
 	// job that finds nothing ends at once.
 	StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error)
+	// RetryLane attempts what waits in a lane now, one delivery first, as a job.
+	RetryLane(ctx context.Context, lane dispatcher.Lane) (dispatcher.Job, error)
 	// SurveyJob counts the deliveries that a job would change.
 	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
 	// Job returns a job.
@@ -34,8 +36,9 @@ type Jobs interface {
 
 // jobServer serves the calls about jobs.
 type jobServer struct {
-	Jobs  Jobs
-	Lanes LaneFinder
+	Jobs      Jobs
+	Lanes     LaneFinder
+	Endpoints EndpointFinder
 }
 
 // surveyWithin is the timeout of a dry run: ten seconds of reading, and its calls.
@@ -65,12 +68,17 @@ func (s *jobServer) Operations() []api.Operation {
 			Body: examplePurgeRequest, Draw: drawRequest(dispatcher.JobPurge), Limit: jobBytes, Answers: answers, Problems: []*api.Kind{api.TooManyJobs, api.Full},
 		},
 		{
+			ID: "retry-endpoint", Method: "POST", Path: endpointPath + "/retry", Scope: callers.Admin, Link: api.ManagingLink, Audit: "endpoint.retry",
+			Summary: "Attempt what waits for an endpoint now, one delivery first, as a job; one that has not ended goes on", Do: s.retryEndpoint,
+			Subject: endpointSubject, Answers: map[int]any{202: exampleJob}, Problems: []*api.Kind{api.TooManyJobs, api.Full},
+		},
+		{
 			ID: "list-jobs", Method: "GET", Path: "/v1/jobs", Scope: callers.Read,
 			Summary: "List jobs, newest first", Do: s.jobs,
 			Query: api.OfPage(input.MaxPage), Answers: api.OK(exampleJobPage), Problems: []*api.Kind{api.Malformed},
 		},
 		{
-			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: callers.Read,
+			ID: "get-job", Method: "GET", Path: "/v1/jobs/{id}", Scope: callers.Read, Link: api.AnyLink,
 			Summary: "Read a job", Do: s.job, Subject: jobSubject, Answers: one,
 		},
 		{
@@ -117,6 +125,19 @@ func (s *jobServer) jobOf(kind dispatcher.JobKind) func(context.Context, *api.Re
 		}
 		return api.JSON(http.StatusAccepted, wireJob(&j))
 	}
+}
+
+// retryEndpoint serves POST /v1/endpoints/{id}/retry.
+func (s *jobServer) retryEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	e, err := s.Endpoints.Endpoint(ctx, q.ID())
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.Jobs.RetryLane(ctx, e.Lane())
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusAccepted, outwardJob(q, wireJob(&j)))
 }
 
 // survey responds to a dry run.
@@ -175,7 +196,7 @@ func (s *jobServer) oneJob(ctx context.Context, q *api.Request, do func(context.
 	if err != nil {
 		return nil, err
 	}
-	return api.JSON(http.StatusOK, wireJob(&j))
+	return api.JSON(http.StatusOK, outwardJob(q, wireJob(&j)))
 }
 
 func wireJob(j *dispatcher.Job) wire.Job {

@@ -38,8 +38,34 @@ func (s *server) narrow(ctx context.Context, q *api.Request) error {
 			err = dispatcher.ErrNotFound
 		}
 		return err
+	case jobSubject:
+		return s.ownJob(ctx, q)
 	}
 	return dispatcher.ErrNotFound // it is not known whose anything else is
+}
+
+// ownJob returns dispatcher.ErrNoJob unless a job is about one endpoint of the caller alone.
+func (s *server) ownJob(ctx context.Context, q *api.Request) error {
+	number, ok := dispatcher.ParseJobID(q.ID())
+	if !ok {
+		return dispatcher.ErrNoJob
+	}
+	j, err := s.o.Jobs.Job(ctx, number)
+	if err != nil {
+		return err
+	}
+	if len(j.Filter.Lanes) != 1 || !j.Filter.Lanes[0].IsEndpoint() || ownEndpoint(ctx, q, s.o.Endpoints, string(j.Filter.Lanes[0])) != nil {
+		return dispatcher.ErrNoJob
+	}
+	return nil
+}
+
+// outwardJob removes the operator's names and infrastructure from a job.
+func outwardJob(q *api.Request, w wire.Job) wire.Job {
+	if q.Linked() {
+		w.By, w.Error = "", outward(w.Error)
+	}
+	return w
 }
 
 // EndpointFinder finds an endpoint by its id or uid.

@@ -405,3 +405,27 @@ func TestAStoreThatIsAwayIsNoMissingThing(t *testing.T) {
 	}
 	require.ErrorIs(t, failed(f.as(t, viewA).PauseEndpoint(t.Context(), ofA)), client.ErrNotFound, "it may not, whatever the store says")
 }
+
+// A job is a link's own if it is about one endpoint of its tenant alone. Then it has no names of the operator's.
+func TestALinkReadsJobsAboutItsEndpointsAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		lanes []dispatcher.Lane
+		by    dispatcher.Browser
+		want  int
+	}{
+		"its endpoint":            {[]dispatcher.Lane{ofA}, viewA, http.StatusOK},
+		"another tenant's":        {[]dispatcher.Lane{ofA}, manageB, http.StatusNotFound},
+		"its own and another one": {[]dispatcher.Lane{ofA, "ep_bbbbbbbbb"}, viewA, http.StatusNotFound},
+		"a bare URL":              {[]dispatcher.Lane{"u_0123456789"}, viewA, http.StatusNotFound},
+		"everything":              {nil, viewA, http.StatusNotFound},
+	} {
+		f := &Fake{FakeEndpoints: FakeEndpoints{There: Endpoint(t)}}
+		f.There.ID, f.There.Tenant = ofA, "A"
+		f.OneJob = dispatcher.Job{Kind: dispatcher.JobRetry, Filter: dispatcher.Filter{Lanes: c.lanes}, By: "key:boss", Error: "10.0.0.9:6379: refused"}
+		r := newTestRequest(http.MethodGet, "/v1/jobs/job_7", "")
+		w := Serve(newTestAPI(t, f), r.WithContext(dispatcher.WithBrowser(r.Context(), c.by)))
+		require.Equal(t, c.want, w.Code, "%s: %s", name, w.Body)
+		require.NotContains(t, w.Body.String(), "boss", name)
+		require.NotContains(t, w.Body.String(), "10.0.0.9", name)
+	}
+}

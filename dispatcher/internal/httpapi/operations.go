@@ -12,7 +12,7 @@ func (s *server) operations() []api.Operation {
 	return slices.Concat(
 		(&messageServer{Publisher: o.Publisher, Messages: o.Messages, MessageLanes: o.MessageLanes, Policy: o.Policy, Single: s.single, Tracer: o.Tracer, Log: s.log}).Operations(),
 		(&listServer{Lists: o.Lists, Dead: o.Dead, Attempts: o.Attempts, Followers: o.Followers, Lanes: o.Lanes, Endpoints: o.Endpoints}).Operations(),
-		(&jobServer{Jobs: o.Jobs, Lanes: o.Lanes}).Operations(),
+		(&jobServer{Jobs: o.Jobs, Lanes: o.Lanes, Endpoints: o.Endpoints}).Operations(),
 		(&takerServer{Takers: o.Takers, Endpoints: o.Endpoints, Lanes: o.Lanes, Tracer: o.Tracer}).Operations(),
 		(&endpointServer{Endpoints: o.Endpoints, Tester: o.Tester, Lanes: o.Lanes, Policy: o.Policy}).Operations(),
 		(&laneServer{Lanes: o.Lanes}).Operations(),

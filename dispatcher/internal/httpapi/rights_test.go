@@ -61,7 +61,7 @@ var rightsOf = map[string]string{
 	"list-deliveries": rightsReadView, "list-attempts": rightsReadView,
 	"list-endpoint-deliveries": rightsRead, "list-dead": rightsRead,
 	"retry-deliveries": rightsAdmin, "cancel-deliveries": rightsAdmin, "purge-deliveries": rightsAdmin,
-	"list-jobs": rightsRead, "get-job": rightsRead, "stop-job": rightsAdmin, "resume-job": rightsAdmin,
+	"list-jobs": rightsRead, "get-job": rightsReadView, "retry-endpoint": rightsManage, "stop-job": rightsAdmin, "resume-job": rightsAdmin,
 
 	"list-endpoints": rightsReadView, "get-endpoint": rightsReadView,
 	"create-endpoint": "------+" + "-+--",
@@ -117,6 +117,7 @@ func TestWhoMayCallEachOperation(t *testing.T) {
 			about := o.id + " by " + c.name
 			f := &Fake{View: Record(t), FakeEndpoints: FakeEndpoints{There: Endpoint(t), Secret: MustSecret(t, signer.Standard, SecretNew)}}
 			f.There.Tenant, f.View.Message.Tenant = "of a", "of a"
+			f.OneJob.Filter.Lanes = []dispatcher.Lane{f.There.Lane()}
 			to := path
 			if c.link != nil && c.link.View.Endpoint != "" {
 				f.View.Deliveries[0].ID.Lane = f.There.Lane()

@@ -66,11 +66,15 @@ type ListFunc func(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, e
 // ShowFunc returns deliveries with the values of every list. It leaves out deleted ones.
 type ShowFunc func(ctx context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error)
 
+// TryFunc lets lanes be attempted at once. Where a breaker is open it allows one attempt.
+type TryFunc func(ctx context.Context, lanes []dispatcher.Lane) error
+
 // Options are the dependencies of Jobs. All fields without a comment are required.
 type Options struct {
 	Store     Store
 	List      ListFunc
 	Show      ShowFunc
+	TryNow    TryFunc
 	Name      func() string         // of this instance
 	Now       func() time.Time      // by the queue's clock
 	PollEvery time.Duration         // time between two searches for jobs without a holder
@@ -127,12 +131,53 @@ func (s *Jobs) Departed() {
 	s.wake.Set()
 }
 
+// RetryLane attempts what waits in a lane now, one delivery first, as a job. If such a job has not ended, it
+// continues that job.
+func (s *Jobs) RetryLane(ctx context.Context, lane dispatcher.Lane) (dispatcher.Job, error) {
+	live, _, err := s.store.Live(ctx)
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	for i := range live {
+		if !retriesLane(&live[i], lane) {
+			continue
+		}
+		if err := s.tryNow(ctx, &live[i]); err != nil {
+			return live[i], err
+		}
+		return s.store.Job(ctx, live[i].Number)
+	}
+	return s.StartJob(ctx, dispatcher.Job{
+		Kind: dispatcher.JobRetry, Probe: true, Filter: dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusRetrying}, Lanes: []dispatcher.Lane{lane}},
+	})
+}
+
+// retriesLane reports whether a job is one that RetryLane starts for a lane.
+func retriesLane(j *dispatcher.Job, lane dispatcher.Lane) bool {
+	f := &j.Filter
+	return j.Kind == dispatcher.JobRetry && j.Probe && j.Rate.IsZero() &&
+		len(f.Lanes) == 1 && f.Lanes[0] == lane && len(f.Statuses) == 1 && f.Statuses[0] == dispatcher.StatusRetrying &&
+		len(f.Topics)+len(f.Tenants)+len(f.Subjects) == 0 && f.Since.IsZero() && f.Until.IsZero()
+}
+
+// tryNow lets the lanes that a probing job names be attempted at once. Otherwise the first delivery of a lane
+// would wait for its breaker.
+func (s *Jobs) tryNow(ctx context.Context, j *dispatcher.Job) error {
+	if !j.Probe || len(j.Filter.Lanes) == 0 {
+		return nil
+	}
+	return s.o.TryNow(ctx, j.Filter.Lanes)
+}
+
 // StartJob starts a job with the given kind, filter, rate and probe setting. A job that finds
 // nothing ends at once.
 func (s *Jobs) StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error) {
 	j.Filter, j.State, j.By = withStatuses(j.Kind, j.Filter), dispatcher.JobRunning, dispatcher.CallerOf(ctx)
 	j.Holder, j.Turn, j.StartedAt = s.o.Name(), 1, s.o.Now()
 	first, err := s.survey(ctx, &j, firstTime)
+	if err == nil {
+		err = s.tryNow(ctx, &j)
+	}
 	if err != nil {
 		return j, err
 	}

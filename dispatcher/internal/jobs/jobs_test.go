@@ -32,7 +32,8 @@ type bench struct {
 	log  *logged
 	news []dispatcher.News // of all instances; as memory, guarded by its mu
 
-	stirred int // how often they told that something happened, guarded as news
+	stirred int               // how often they told that something happened, guarded as news
+	tried   []dispatcher.Lane // lanes that may be attempted at once, guarded as news
 }
 
 // logged are the lines of all instances' logs.
@@ -71,6 +72,10 @@ func (b *bench) open(name string) *instance {
 		},
 		Show:    func(_ context.Context, found []dispatcher.Delivery) ([]dispatcher.Delivery, error) { return found, nil },
 		Stirred: func() { b.change(func() { b.stirred++ }) },
+		TryNow: func(_ context.Context, lanes []dispatcher.Lane) error {
+			b.change(func() { b.tried = append(b.tried, lanes...) })
+			return nil
+		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
@@ -328,5 +333,31 @@ func TestAJobThatSearchesIsRunning(t *testing.T) {
 			require.Equal(b, dispatcher.JobRunning, now.State)
 			time.Sleep(50 * time.Millisecond)
 		}
+	})
+}
+
+// Two calls for one lane are one job, and each allows an attempt there at once.
+func TestALaneIsRetriedByOneJobAtATime(t *testing.T) {
+	simulate(t, 1, func(b *bench) {
+		b.add("a0", dispatcher.StatusRetrying, 10)
+		b.full["a0"] = true
+		i := b.open("i")
+		first, err := i.RetryLane(b.Context(), "a0")
+		require.NoError(b, err)
+		require.True(b, first.Probe)
+		again, err := i.RetryLane(b.Context(), "a0")
+		require.NoError(b, err)
+		other, err := i.RetryLane(b.Context(), "b0")
+		require.NoError(b, err)
+		require.Equal(b, first.Number, again.Number)
+		require.NotEqual(b, first.Number, other.Number)
+		b.change(func() {
+			require.Equal(b, []dispatcher.Lane{"a0", "a0", "b0"}, b.tried)
+			b.full["a0"] = false
+		})
+		require.Equal(b, 10, b.await(first.Number, dispatcher.JobDone).Done)
+		next, err := i.RetryLane(b.Context(), "a0")
+		require.NoError(b, err)
+		require.NotEqual(b, first.Number, next.Number, "the first one has ended")
 	})
 }

@@ -100,6 +100,30 @@ func happen(r *redisqtest.Rig, lane dispatcher.Lane, what string, claimed *[]dis
 
 // openCases are about lanes whose breaker is open.
 var openCases = []redisqtest.Case{
+	{Name: "a person may have an open breaker allow its one attempt at once, and the others follow its success", Setup: threeFailures, Run: func(r *redisqtest.Rig) {
+		openBreaker(r, "a")
+		r.PublishMany("a", 5)
+		tryNow := func() {
+			hints, err := r.Queue.TryNow(r.Ctx, redisqtest.Two, []dispatcher.Lane{"a", "unknown"})
+			require.NoError(r, err)
+			r.MustBeCurrent(hints)
+		}
+		r.MustClaimNothing(redisqtest.One)
+		tryNow()
+		first := r.Claim(redisqtest.One, 10)
+		require.Len(r, first, 1)
+		tryNow()
+		r.MustClaimNothing(redisqtest.One)
+		r.MustSettle(redisqtest.One, redisqtest.Blamed(redisqtest.Failure(first[0], time.Hour)))
+		require.Equal(r, 2, r.LaneState("a").Opened, "it failed, so the breaker waits on")
+		r.MustClaimNothing(redisqtest.One)
+		tryNow()
+		second := r.Claim(redisqtest.One, 10)
+		require.Len(r, second, 1)
+		r.MustSettle(redisqtest.One, redisqtest.Success(second[0]))
+		require.Zero(r, r.LaneState("a").Opened)
+		require.Greater(r, len(r.Claim(redisqtest.One, 10)), 1)
+	}},
 	{Name: "a lane with an open breaker waits until its time and uses up no retry", Setup: threeFailures, Run: func(r *redisqtest.Rig) {
 		openBreaker(r, "a")
 		until := r.Later(30 * time.Second)

@@ -72,9 +72,19 @@ const endWaitsBatch = 200
 
 // EndWaits makes lanes that wait for our own network ready to be attempted at once.
 func (s *Store) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) error {
+	return s.endWaits(ctx, by, lanes, false)
+}
+
+// TryNow makes lanes ready to be attempted at once, whatever they wait for. A lane whose breaker is open
+// gets one attempt, and the others follow its success.
+func (s *Store) TryNow(ctx context.Context, by string, lanes []dispatcher.Lane) error {
+	return s.endWaits(ctx, by, lanes, true)
+}
+
+func (s *Store) endWaits(ctx context.Context, by string, lanes []dispatcher.Lane, all bool) error {
 	var calls []conn.Call
 	for _, share := range conn.Grouped(len(lanes), endWaitsBatch, func(i int) int { return s.conn.PartitionOf(lanes[i]) }) {
-		call := conn.Call{Partition: share.Partition}
+		call := conn.Call{Partition: share.Partition, Args: []any{conn.Flag(all)}}
 		for _, i := range share.At {
 			call.Args = append(call.Args, string(lanes[i]))
 		}

@@ -212,6 +212,11 @@ func (r *Raw) EndWaits(ctx context.Context, by string, lanes []dispatcher.Lane) 
 	return r.heard(), err
 }
 
+func (r *Raw) TryNow(ctx context.Context, by string, lanes []dispatcher.Lane) ([]Hint, error) {
+	err := r.Whole.TryNow(ctx, by, lanes)
+	return r.heard(), err
+}
+
 func (r *Raw) Uncut(ctx context.Context, by string, lane dispatcher.Lane) error {
 	return r.Whole.Uncut(ctx, by, lane)
 }

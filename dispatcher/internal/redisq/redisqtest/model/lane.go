@@ -112,12 +112,17 @@ func (m *model) judge(s dispatcher.Settlement, l *modelLane) {
 	}
 }
 
-// doEndWaits ends the wait of some lanes for our own network.
+// doEndWaits ends the wait of some lanes for our own network, or all waits of some.
 func (m *model) doEndWaits() {
 	m.Helper()
 	lanes := slices.DeleteFunc(slices.Clone(modelLanes), func(dispatcher.Lane) bool { return m.rng.IntN(2) == 0 })
-	m.logf("end the waits of %v", lanes)
-	hints, err := m.Queue.EndWaits(m.Ctx, m.instances[0], lanes)
+	all := m.rng.IntN(4) == 0
+	m.logf("end the waits of %v, all %v", lanes, all)
+	end := m.Queue.EndWaits
+	if all {
+		end = m.Queue.TryNow
+	}
+	hints, err := end(m.Ctx, m.instances[0], lanes)
 	m.MustBeCurrent(hints)
 	m.went(err)
 	for _, name := range lanes {
@@ -125,7 +130,7 @@ func (m *model) doEndWaits() {
 		if l == nil || !m.came(name) {
 			continue
 		}
-		if v := m.view(name); l.egress > 0 && l.opened == 0 && v.Until > m.ms() {
+		if v := m.view(name); (all || l.egress > 0 && l.opened == 0) && v.Until > m.ms() {
 			l.until = m.ms()
 		}
 	}

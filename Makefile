@@ -54,10 +54,10 @@ SHORT       ?=
 # Tests whose libraries the program does not need are in modules of their own, which
 # deploy/go.work lists. With it, "work" is all packages of all modules. The program
 # itself is built without it.
-fuzz lint test $(PARTS) test-short cover docs-check bench-queue bench-instructions chaos chaos-queue release-snapshot release-check image-check: export GOWORK = $(CURDIR)/deploy/go.work
+fuzz lint test $(PARTS) test-short cover docs-check bench-queue bench-pages bench-instructions chaos chaos-queue release-snapshot release-check image-check strangers-check: export GOWORK = $(CURDIR)/deploy/go.work
 
 .DEFAULT_GOAL := help
-.PHONY: help build test $(PARTS) test-short cover lint redis needs docs-check bench bench-quick bench-queue bench-instructions chaos chaos-queue fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check licences clean
+.PHONY: help build test $(PARTS) test-short cover lint redis needs docs-check bench bench-quick bench-queue bench-pages bench-instructions chaos chaos-queue fuzz mutants ship-check release-check release-snapshot image-check chart-check stack-check strangers-check licences clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,7 +134,7 @@ docs-check: ## lint the OpenAPI document by Redocly's strict rules, use a TypeSc
 # The modules of deploy/ship have large libraries, so make test leaves them out.
 stack-check chart-check: export GOWORK = off
 # The checks of a release compile as a release does, so they share its compiled packages.
-release-check image-check release-snapshot: export CGO_ENABLED = 0
+release-check image-check release-snapshot strangers-check: export CGO_ENABLED = 0
 stack-check: ## start the stack of deploy/compose.yaml from Debian's packages, break it under load, and check its alerts and each panel (three minutes)
 	@.ci/needs redis-server postgres prometheus nginx curl
 	cd deploy/ship/stack && $(LINT) ./...
@@ -157,6 +157,9 @@ bench-quick: redis ## the same in a minute: it shows that all works, its figures
 
 bench-queue: redis ## hold queues in Go against asynq, on one core and the same Redis (half a minute)
 	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/asynq $(BENCHFLAGS)
+
+bench-pages: redis ## open each page of the console in an outage with 200,000 waiting, and fail above 100 ms or 120 KB (two minutes)
+	$(GO) test -trimpath -count=1 -run '^$$' -bench '^BenchmarkPagesAtNight$$' -benchtime 1x ./deploy/browser
 
 bench-instructions: ## count the instructions of Redis' scripts with callgrind, and fail where one is 5 % over its budget
 	@.ci/needs redis-server valgrind
@@ -189,7 +192,7 @@ chart-check: ## render the Helm chart for several sets of values, and check each
 
 # Each of these checks needs no other one.
 ship-check: SHORT = yes
-ship-check: release-check image-check chart-check stack-check ## check a release, the images, the chart and the stack in minutes; needs root
+ship-check: release-check image-check chart-check stack-check strangers-check ## check a release, the images, the chart, the stack and what the pages promise to a stranger in half an hour; needs root
 
 release-check: ## the files of a release, the deb in a bare Debian, and go install; with ship-check only what needs no goreleaser, until it is compiled
 	@.ci/needs redis-server mmdebstrap rpm
@@ -208,6 +211,10 @@ release-snapshot: ## make all files of a release in bin/dist, and check them
 image-check: ## build both images with buildah from a bare Debian, and run them without rights
 	@.ci/needs redis-server mmdebstrap buildah
 	$(GO) test -trimpath -count=1 -tags ship -timeout $(TESTTIMEOUT) $(TESTFLAGS) -run Images ./deploy/release
+
+strangers-check: ## three strangers do their job in bare Debians by what the pages show: a first webhook, three instances, a move from other systems; needs root
+	@.ci/needs redis-server mmdebstrap
+	$(GO) test -trimpath -count=1 -tags ship -timeout $(TESTTIMEOUT) -v $(TESTFLAGS) -run Stranger ./deploy/release
 
 licences: ## collect the licence texts of what is in the binary, to bin/licences
 	.ci/licences bin/licences

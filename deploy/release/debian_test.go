@@ -4,6 +4,7 @@ package release_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -82,9 +83,15 @@ func (r root) calls(t testing.TB) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// startUnit starts the program as systemd starts the installed unit. It makes the folder of the
-// state and copies the credentials. The program runs as the unit's user, with the settings of its file.
+// startUnit starts the program as systemd starts the installed unit.
 func (r root) startUnit(t testing.TB, address string) *service {
+	t.Helper()
+	return start(t, r.unit(t), address)
+}
+
+// unit returns the command with which systemd starts the installed unit. It makes the folder of the
+// state and copies the credentials. The program runs as the unit's user, with the settings of its file.
+func (r root) unit(t testing.TB) *exec.Cmd {
 	t.Helper()
 	unit := r.read(t, "/usr/lib/systemd/system/hookladder.service")
 	of := func(name string) string {
@@ -114,5 +121,5 @@ func (r root) startUnit(t testing.TB, address string) *service {
 	cmd := r.command(t, place{user: user + ":" + user, strict: of("NoNewPrivileges") == "yes"},
 		"/bin/sh", "-euc", "umask "+of("UMask")+"; cd "+of("WorkingDirectory")+"; exec "+of("ExecStart"))
 	cmd.Env = env
-	return start(t, cmd, address)
+	return cmd
 }

@@ -135,7 +135,7 @@ if [ -n "$ro" ]; then mount -o remount,bind,ro "$root"; fi
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 mknod -m 666 "$root/dev/null" c 1 3; mknod -m 666 "$root/dev/zero" c 1 5; mknod -m 666 "$root/dev/random" c 1 8; mknod -m 666 "$root/dev/urandom" c 1 9
-ln -s /proc/self/fd "$root/dev/fd"
+ln -s /proc/self/fd "$root/dev/fd"; mkdir -m 1777 "$root/dev/shm"
 chroot=$(command -v chroot) setpriv=$(command -v setpriv) PATH=$programs
 if [ -n "$strict" ]; then exec "$setpriv" --no-new-privs "$chroot" --userspec="$user" "$root" "$@"; fi
 exec "$chroot" --userspec="$user" "$root" "$@"

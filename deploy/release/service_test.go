@@ -188,7 +188,12 @@ func (s *service) processStatus(t testing.TB, name string) []string {
 // until polls as long as something fails.
 func until(t testing.TB, try func() error) {
 	t.Helper()
-	end := time.After(patience)
+	untilWithin(t, patience, try)
+}
+
+func untilWithin(t testing.TB, most time.Duration, try func() error) {
+	t.Helper()
+	end := time.After(most)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {

@@ -1,3 +1,4 @@
+// Package asynq tests the commands of the documents that count what other queues still have.
 package asynq
 
 import (
@@ -61,7 +62,7 @@ func TestTheCommandsCountWhatAsynqHas(t *testing.T) {
 
 	blocked, release, failed := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	server := asynq.NewServer(at, asynq.Config{
-		Concurrency: 2, Logger: quiet{}, GroupGracePeriod: time.Hour, GroupMaxDelay: time.Hour,
+		Concurrency: 2, LogLevel: asynq.FatalLevel, GroupGracePeriod: time.Hour, GroupMaxDelay: time.Hour,
 		GroupAggregator: asynq.GroupAggregatorFunc(func(string, []*asynq.Task) *asynq.Task { return asynq.NewTask("quick", nil) }),
 		RetryDelayFunc:  func(int, error, *asynq.Task) time.Duration { return time.Hour },
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
+	"github.com/hookladder/hookladder/signer/diagnose"
 )
 
 // These set the exit code. The report was printed.
@@ -67,7 +68,7 @@ The exit code is 0 if nothing is wrong, else 1.`,
 			if err != nil {
 				return err
 			}
-			r := receiver.Inspect(q)
+			r := diagnose.Inspect(q)
 			if f.asJSON {
 				err = printJSON(cmd.OutOrStdout(), r)
 			} else {
@@ -106,8 +107,8 @@ func oneFile(cmd *cobra.Command, args []string) error {
 const mostSaved = readBody + 1<<20
 
 // question returns the webhook, and the secrets of its receiver.
-func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (receiver.Question, error) {
-	q := receiver.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
+func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]string) (diagnose.Question, error) {
+	q := diagnose.Question{Header: http.Header{}, Form: f.form.form, Computed: f.computed, At: time.Now(), Tolerance: f.tolerance}
 	var err error
 	if f.scheme != "" {
 		if q.Scheme, err = signer.ParseScheme(f.scheme); err != nil {
@@ -130,7 +131,7 @@ func (f *verifyFlags) question(args []string, in io.Reader, vars map[string]stri
 }
 
 // callback reads headers and body.
-func (f *verifyFlags) callback(q *receiver.Question, args []string, in io.Reader) error {
+func (f *verifyFlags) callback(q *diagnose.Question, args []string, in io.Reader) error {
 	if f.hasBody && f.bodyFile != "" {
 		return usagef("give --body or --body-file, not both")
 	}
@@ -211,20 +212,20 @@ func readAtMost(name string, in io.Reader, most int64) ([]byte, error) {
 }
 
 // verdict returns the error that sets the exit code, nil if nothing is wrong.
-func verdict(r receiver.Inspection, computed bool) error {
+func verdict(r diagnose.Inspection, computed bool) error {
 	switch {
 	case r.Valid && len(r.Findings) == 0:
 		return nil
 	case !r.Valid || !computed:
 		return errNotValid
-	case r.Findings[len(r.Findings)-1].Cause == receiver.ComputedRight:
+	case r.Findings[len(r.Findings)-1].Cause == diagnose.ComputedRight:
 		return errCompared
 	}
 	return errComputed
 }
 
 // printReport prints a sentence for each finding, with its cure below.
-func printReport(out io.Writer, r receiver.Inspection) {
+func printReport(out io.Writer, r diagnose.Inspection) {
 	verdict := "not valid"
 	if r.Valid {
 		verdict = fmt.Sprintf("valid: signed with this secret as %s", r.Scheme)

@@ -1,6 +1,9 @@
 package browser_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/signer"
 )
 
 // newPublic is a filled world that knows how people reach it, and has keys and a brand.
@@ -164,4 +168,46 @@ func TestAMerchantSendsAllThatWaitsWithOneButton(t *testing.T) {
 	_, err = w.RetryEndpoint(t.Context(), other)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, b.Try(w.page("/link/jobs/job_2")), "it is another tenant's")
+}
+
+// A merchant whose code computes another signature learns what it does differently, and no secret leaves.
+func TestAMerchantLearnsWhyItsSignatureFails(t *testing.T) {
+	t.Parallel()
+	port, err := kit.FreePort()
+	require.NoError(t, err)
+	w := newWorld(t, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port), "LADDER=2h", "QUICK_RETRIES=0")
+	secret := signer.NewSecret()
+	shop := w.endpoint(wire.Endpoint{UID: "shop", URL: w.at("fail/shop"), Tenant: "acme", Secret: secret.Reveal()})
+	w.publish(wire.Message{ID: "order_0", Endpoint: shop, Tenant: "acme"})
+	w.until("order_0", "retrying")
+	l, err := w.CreateLink(t.Context(), wire.LinkRequest{Tenant: "acme"})
+	require.NoError(t, err)
+	b := w.tab(t)
+	b.Open(l.URL)
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	b.Open(w.page("/link/messages/order_0"))
+	b.Click("link", "Why does my signature fail?")
+	b.WaitFor("Headers that are signed", "webhook-signature", "fingerprint "+secret.Fingerprint())
+	b.Shot("signature")
+	require.Empty(t, b.Axe())
+	view, err := w.Message(t.Context(), "order_0")
+	require.NoError(t, err)
+	at := view.Deliveries[0].History[0].At.Time
+	mac := hmac.New(sha256.New, []byte(secret.Reveal())) // its text is not decoded
+	fmt.Fprintf(mac, "order_0.%d.%s", at.Unix(), view.Body)
+	b.Fill("textbox", "Signature that your code computed", hex.EncodeToString(mac.Sum(nil)))
+	b.Click("button", "Check")
+	b.WaitFor("What your code does differently", "not decoded", "is in hex, not in base64", "decode the base64 behind whsec_")
+	require.NotContains(t, b.URL(), hex.EncodeToString(mac.Sum(nil)))
+	require.NotContains(t, b.Text(), secret.Reveal())
+	b.Phone(390)
+	require.Empty(t, b.Sideways())
+	require.Empty(t, b.Axe())
+	b.Shot("signature-checked")
+	audit, err := w.Audit(t.Context(), client.AuditFilter{})
+	require.NoError(t, err)
+	for _, entry := range audit.Data {
+		require.NotEqual(t, "secret.read", entry.What)
+	}
 }

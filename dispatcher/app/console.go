@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -66,6 +67,10 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		Keyless:  keyless,
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
 		Link:     links.LinkByToken, Meter: console.LinkMeter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
+		Signing: func(ctx context.Context, id string) (*dispatcher.Endpoint, error) {
+			e, err := p.endpoints.Endpoint(ctx, id)
+			return e.Endpoint, err
+		},
 		Form:    forms(p.bodies),
 		Shown:   console.Shown{Put: links.PutShown, Get: links.Shown},
 		Minutes: p.gauge.Minutes, Bars: p.gauge.Bars, FiguresSince: p.gauge.Since, Archive: archived,

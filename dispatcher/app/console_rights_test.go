@@ -71,10 +71,12 @@ var rightsTable = map[string]rightsRow{
 	"POST /console/sign-out": {want: forAll},
 	"GET /console/{$}":       {want: forReaders},
 
-	"GET /console/messages/{id}":         {want: forReaders},
-	"GET /console/messages/{id}/body":    {want: forContents},
-	"POST /console/messages/{id}/retry":  {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
-	"POST /console/messages/{id}/cancel": {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
+	"GET /console/messages/{id}":            {want: forReaders},
+	"GET /console/messages/{id}/body":       {want: forContents},
+	"GET /console/messages/{id}/signature":  {want: forReaders},
+	"POST /console/messages/{id}/signature": {want: forReaders, form: url.Values{"to": {"{endpoint}"}, "computed": {"v1,abc"}}},
+	"POST /console/messages/{id}/retry":     {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
+	"POST /console/messages/{id}/cancel":    {want: forAdmins, form: url.Values{"to": {"{endpoint}"}}},
 
 	"GET /console/deliveries":         {want: forReaders},
 	"POST /console/deliveries/picked": {want: forAdmins, form: url.Values{"pick": {"{endpoint}:{message}"}, "do": {"retry"}}},
@@ -119,15 +121,17 @@ var rightsTable = map[string]rightsRow{
 	"GET /console/tail":        {want: forReaders},
 	"GET /console/tail/events": {want: forReaders, query: "?outcome=nothing"},
 
-	"GET /link/{token}":              {want: "4444444"}, // it is a wrong one; TestALinkIsOpenedByAButton opens the right one
-	"POST /link/{token}":             {want: "4444444"},
-	"POST /link/sign-out":            {want: forAll},
-	"GET /link/{$}":                  {want: forLinks},
-	"GET /link/deliveries":           {want: forLinks, query: "?tenant=A"},
-	"POST /link/deliveries/picked":   {want: "4444+04", form: url.Values{"pick": {"{endpoint}:{message}"}, "do": {"retry"}}},
-	"GET /link/messages/{id}":        {want: forLinksOfA},
-	"GET /link/messages/{id}/body":   {want: forLinksOfA},
-	"POST /link/messages/{id}/retry": {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
+	"GET /link/{token}":                  {want: "4444444"}, // it is a wrong one; TestALinkIsOpenedByAButton opens the right one
+	"POST /link/{token}":                 {want: "4444444"},
+	"POST /link/sign-out":                {want: forAll},
+	"GET /link/{$}":                      {want: forLinks},
+	"GET /link/deliveries":               {want: forLinks, query: "?tenant=A"},
+	"POST /link/deliveries/picked":       {want: "4444+04", form: url.Values{"pick": {"{endpoint}:{message}"}, "do": {"retry"}}},
+	"GET /link/messages/{id}":            {want: forLinksOfA},
+	"GET /link/messages/{id}/body":       {want: forLinksOfA},
+	"GET /link/messages/{id}/signature":  {want: forLinksOfA},
+	"POST /link/messages/{id}/signature": {want: forLinksOfA, form: url.Values{"to": {"{endpoint}"}, "computed": {"v1,abc"}}},
+	"POST /link/messages/{id}/retry":     {want: forManagersOfA, form: url.Values{"to": {"{endpoint}"}}},
 
 	"GET /link/jobs/{id}": {want: forLinksOfA},
 

@@ -43,16 +43,17 @@ import (
 
 // Options are the dependencies and settings of the pages.
 type Options struct {
-	API      http.Handler                                                     // of this process
-	May      func(c dispatcher.Browser, operation string) (may, known bool)   // who may call which operation of the API
-	Find     func(key string) (dispatcher.Browser, bool)                      // returns the owner of an API key
-	Owned    func(owner string) (dispatcher.Browser, bool)                    // returns the API key with this owner text
-	Keyless  func() bool                                                      // reports that there are no keys, so the API serves this host only
-	Sessions Sessions                                                         // the sessions of browsers that signed in
-	Link     func(ctx context.Context, token string) (dispatcher.Link, error) // returns the link of a token
-	Shown    Shown                                                            // the stored results of actions
-	Meter    LinkMeter                                                        // counts the changes of links
-	Form     ReadForm                                                         // reads the forms of visitors; nil: without a budget
+	API      http.Handler                                                       // of this process
+	May      func(c dispatcher.Browser, operation string) (may, known bool)     // who may call which operation of the API
+	Find     func(key string) (dispatcher.Browser, bool)                        // returns the owner of an API key
+	Owned    func(owner string) (dispatcher.Browser, bool)                      // returns the API key with this owner text
+	Keyless  func() bool                                                        // reports that there are no keys, so the API serves this host only
+	Sessions Sessions                                                           // the sessions of browsers that signed in
+	Link     func(ctx context.Context, token string) (dispatcher.Link, error)   // returns the link of a token
+	Shown    Shown                                                              // the stored results of actions
+	Signing  func(ctx context.Context, id string) (*dispatcher.Endpoint, error) // returns an endpoint with its secrets, for the check of a signature alone; nil: none are checked
+	Meter    LinkMeter                                                          // counts the changes of links
+	Form     ReadForm                                                           // reads the forms of visitors; nil: without a budget
 
 	Minutes      func(ctx context.Context, since, until time.Time) ([]dispatcher.Minute, error)                                    // nil: not counted
 	Bars         func(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) // of at most 100 lanes; nil: none are counted

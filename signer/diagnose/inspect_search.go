@@ -1,4 +1,4 @@
-package receiver
+package diagnose
 
 import (
 	"cmp"
@@ -40,7 +40,7 @@ func (t *assumptions) add(cause Cause, value, says, cure string) {
 // Limits of the search.
 const (
 	mostMistakes   = 2       // three mistakes could explain any signature
-	mostHashed     = 2 << 30 // bytes: seconds on any machine
+	mostHashed     = 2 << 30 // bytes, unless the question says less
 	mostSignatures = 32      // of a header, as in signer
 )
 
@@ -88,13 +88,13 @@ type signatureSearch struct {
 
 // find returns the first combination that has exactly n mistakes and makes the signature.
 func (s *signatureSearch) find(n int) ([]Finding, bool) {
-	hashed := 0
+	hashed, most := 0, cmp.Or(s.Hashed, mostHashed)
 	for _, k := range s.keys {
 		for _, h := range s.hashes {
 			for _, of := range s.contents {
 				for _, b := range s.bodies {
 					made := mistakes(k.Finding, h.Finding, of.Finding, b.Finding)
-					if len(made) > n || hashed > mostHashed {
+					if len(made) > n || hashed > most {
 						continue
 					}
 					hashed += len(b.value)

@@ -1,4 +1,4 @@
-package receiver
+package diagnose
 
 import (
 	"fmt"
@@ -22,6 +22,9 @@ type Question struct {
 	// Tolerance is the largest difference between its timestamp and At; zero:
 	// signer.DefaultTolerance.
 	Tolerance time.Duration
+	// Hashed bounds the search for mistakes, in bytes that are hashed; zero: 2 GiB, seconds on any
+	// machine.
+	Hashed int
 }
 
 // Cause is a reason in a form for scripts.

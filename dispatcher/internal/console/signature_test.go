@@ -1,0 +1,122 @@
+package console_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // a mistake of receivers
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/console"
+	"github.com/hookladder/hookladder/signer"
+)
+
+const (
+	signedSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	signedKey    = "0123456789abcdef0123456789abcdef"
+	signedBody   = `{"order":17,"note":"5 € <paid>","path":"a/b","total":10.50,"by":{"b":1,"a":2}}`
+)
+
+var attemptAt = time.Date(2026, 1, 31, 11, 0, 0, 100e6, time.UTC)
+
+func hmacOf(key, text string) []byte {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// newSignatureTest serves the pages of a message that was attempted once.
+func newSignatureTest(t *testing.T) func(*http.Request) string {
+	t.Helper()
+	message := `{"id":"order_17","topic":"t","content_type":"application/json","created_at":"2026-01-31T11:00:00.000Z","body":` + signedBody + `,"deliveries":[
+		{"id":"ep_1:order_17","destination":"ep_1","url":"https://api.shop.example/hooks","status":"retrying","attempts":1,
+		"history":[{"attempt":1,"at":"2026-01-31T11:00:00.100Z","status_code":401,"outcome":"retry"}]},
+		{"id":"u_1:order_17","destination":"u_1","url":"https://bare.example/","status":"delivered"}]}`
+	api := &testAPI{answers: map[string]string{"GET /v1/messages/order_17": message}}
+	secret, err := signer.ParseSecret(signedSecret)
+	require.NoError(t, err)
+	older := signer.NewSecret()
+	ask := newTestConsole(t, api.ServeHTTP, always, func(o *console.Options) {
+		o.Signing = func(_ context.Context, id string) (*dispatcher.Endpoint, error) {
+			require.Equal(t, "ep_1", id)
+			return &dispatcher.Endpoint{ID: id, Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{
+				{Secret: secret}, {Secret: older, Until: attemptAt.Add(-time.Hour)},
+			}}, nil
+		}
+	})
+	return func(r *http.Request) string {
+		page := ask(r).Body.String()
+		require.NotContains(t, page, signedSecret[6:30], "the secret stays here")
+		require.NotContains(t, page, older.Fingerprint(), "it did not sign any more")
+		for _, call := range api.calls {
+			require.NotContains(t, call, "v1,", "what was typed goes nowhere")
+		}
+		return page
+	}
+}
+
+func TestWhatAReceiversCodeDoesWithASignatureIsNamed(t *testing.T) {
+	ask := newSignatureTest(t)
+	second := strconv.FormatInt(attemptAt.Unix(), 10)
+	earlier := strconv.FormatInt(attemptAt.Unix()-1, 10) // the clock of the history was read later
+	of := func(body string) string { return "order_17." + second + "." + body }
+	b64 := base64.StdEncoding.EncodeToString
+	sha1Of := hmac.New(sha1.New, []byte(signedKey))
+	sha1Of.Write([]byte(of(signedBody)))
+	right := b64(hmacOf(signedKey, of(signedBody)))
+	for name, c := range map[string]struct{ computed, cause string }{
+		"it is right":                           {"v1," + right, "comparison"},
+		"it is right, without its version":      {right, "comparison"},
+		"it is right, a second earlier":         {b64(hmacOf(signedKey, "order_17."+earlier+"."+signedBody)), "comparison"},
+		"the secret's text is the key":          {b64(hmacOf(signedSecret, of(signedBody))), "key"},
+		"the base64 behind whsec_ is the key":   {b64(hmacOf(signedSecret[6:], of(signedBody))), "key"},
+		"the secret has an end of line":         {b64(hmacOf(signedSecret+"\n", of(signedBody))), "key"},
+		"it is hex":                             {hex.EncodeToString(hmacOf(signedKey, of(signedBody))), "encoding"},
+		"it is base64 of hex":                   {b64([]byte(hex.EncodeToString(hmacOf(signedKey, of(signedBody))))), "encoding"},
+		"the body alone is signed":              {b64(hmacOf(signedKey, signedBody)), "content"},
+		"the id is left out":                    {b64(hmacOf(signedKey, second+"."+signedBody)), "content"},
+		"the time is in milliseconds":           {b64(hmacOf(signedKey, "order_17."+second+"000."+signedBody)), "content"},
+		"the JSON is written anew by Python":    {b64(hmacOf(signedKey, of(strings.NewReplacer(`":`, `": `, `,"`, `, "`, "€", `\u20ac`).Replace(signedBody)))), "body"},
+		"the JSON is written anew by PHP":       {b64(hmacOf(signedKey, of(strings.NewReplacer("€", `\u20ac`, "a/b", `a\/b`).Replace(signedBody)))), "body"},
+		"the body was read before":              {b64(hmacOf(signedKey, of(""))), "body"},
+		"it is SHA-1":                           {b64(sha1Of.Sum(nil)), "hash"},
+		"it is of another secret":               {b64(hmacOf("another", of(signedBody))), "other_secret"},
+		"it is no signature":                    {"oops", "signature_malformed"},
+		"the key and the encoding are mistaken": {hex.EncodeToString(hmacOf(signedSecret, of(signedBody))), "key"},
+	} {
+		page := ask(post("/console/messages/order_17/signature", url.Values{"to": {"ep_1"}, "computed": {c.computed}}))
+		require.Contains(t, page, `data-cause="`+c.cause+`"`, name)
+		require.Equal(t, c.cause == "comparison", strings.Contains(page, "Your code&#39;s value is right") || strings.Contains(page, "Your code's value is right"), name)
+		require.NotContains(t, page, c.computed+`"`, "what was typed is not shown again")
+	}
+}
+
+func TestThePageOfASignatureShowsWhatWasSigned(t *testing.T) {
+	ask := newSignatureTest(t)
+	secret, err := signer.ParseSecret(signedSecret)
+	require.NoError(t, err)
+	page := ask(get("/console/messages/order_17/signature"))
+	for _, text := range []string{
+		"webhook-timestamp", strconv.FormatInt(attemptAt.Unix(), 10), secret.Fingerprint(),
+		"v1," + base64.StdEncoding.EncodeToString(hmacOf(signedKey, "order_17."+strconv.FormatInt(attemptAt.Unix(), 10)+"."+signedBody)),
+	} {
+		require.Contains(t, strings.ReplaceAll(page, "&#43;", "+"), text)
+	}
+	for computed, want := range map[string]string{signedSecret: "This is a secret", "whsk_abc": "This is a secret", "": "Paste the signature"} {
+		page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {computed}}))
+		require.Contains(t, page, want)
+		require.NotContains(t, page, "data-cause")
+	}
+	page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {"v1,abc"}, "timestamp": {"today"}}))
+	require.Contains(t, page, "whole seconds")
+}

@@ -25,6 +25,7 @@ type deliveriesPage struct {
 	Query    string // the typed search
 	Looked   string // the kind of the search; empty: none
 	Subject  string // the URL that searches for a subject instead; empty: none
+	Topic    string // the URL that searches for a topic instead; empty: none
 	Statuses []choice
 	Chips    []filterChip
 	Hidden   []filterChip // of a form that adds a filter
@@ -140,8 +141,12 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 	}
 	switch {
 	case strings.Contains(q, "://"):
+		to, all, err := placed(v, q)
+		if err != nil || to != "" {
+			return to, err
+		}
 		filter.query.Set("destination", q)
-		p.Looked = "as a URL"
+		p.Looked = "as a URL, since no endpoint has it" + all
 		return "", nil
 	case strings.HasPrefix(q, "ep_") && lane == "":
 		if _, err = v.Endpoint(v.ctx, q); err == nil {
@@ -166,10 +171,17 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 		if to, err := named(v, q); err != nil || to != "" {
 			return to, err
 		}
+		to, all, err := placed(v, q)
+		if err != nil || to != "" {
+			return to, err
+		}
 		filter.query.Add("subject_like", q)
-		p.Looked, p.Subject = "as a subject, since no message has this id, and no endpoint this uid", ""
+		p.Looked, p.Subject = "as a subject, since no message has this id, and no endpoint this uid or host"+all, ""
 		if v.Link == nil {
-			p.Looked = "as a subject, since no message has this id, no endpoint this uid, and no endpoint this tenant"
+			p.Looked = "as a subject, since no message has this id, and no endpoint this uid, tenant or host" + all
+		}
+		if dispatcher.ValidTopic(q) {
+			p.Topic = v.base + "/deliveries?" + url.Values{"topic": {q}}.Encode()
 		}
 	}
 	return "", nil
@@ -207,6 +219,51 @@ func named(v *visit, q string) (to string, err error) {
 		return v.base + "/endpoints?" + url.Values{"tenant": {q}}.Encode(), nil
 	}
 	return "", nil
+}
+
+// placesRead is how many endpoints one call returns in a search for a host. The API looks through some
+// more of these pages until one matches.
+const placesRead = 100
+
+// placed returns the page of the only endpoint with a URL or a host, or of the endpoints with this host;
+// empty: there is none, and all says among which, if not among all.
+func placed(v *visit, q string) (to, all string, err error) {
+	host, exact := strings.ToLower(q), false
+	if strings.Contains(q, "://") {
+		u, err := url.Parse(q)
+		if err != nil || u.Host == "" {
+			return "", "", nil
+		}
+		host, exact = strings.ToLower(u.Host), strings.Trim(u.Path, "/") != ""
+	} else if !strings.Contains(q, ".") || strings.ContainsAny(q, " /@:") {
+		return "", "", nil
+	}
+	page, err := v.Endpoints(v.ctx, client.EndpointFilter{Like: host, Limit: placesRead})
+	if notThere(err) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var found []wire.EndpointView
+	for _, e := range page.Data {
+		switch {
+		case exact && e.URL == q:
+			return v.base + "/endpoints/" + url.PathEscape(e.ID), "", nil
+		case !exact && strings.Contains(strings.ToLower(hostOf(e.URL)), host):
+			found = append(found, e)
+		}
+	}
+	if page.NextCursor != nil {
+		all = " among the newest"
+	}
+	switch {
+	case len(found) == 1 && all == "":
+		return v.base + "/endpoints/" + url.PathEscape(found[0].ID), "", nil
+	case len(found) > 0:
+		return v.base + "/endpoints?" + url.Values{"like": {host}}.Encode(), "", nil
+	}
+	return "", all, nil
 }
 
 // notThere reports whether an error says that a name does not exist or is invalid.

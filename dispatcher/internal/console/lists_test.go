@@ -113,8 +113,21 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	require.Contains(t, to("lilac-orders"), "/console/endpoints/ep_7", "its uid")
 	require.Contains(t, to("lilac"), "/console/endpoints?tenant=lilac")
 	page = to("other")
-	require.Contains(t, page, "no endpoint this uid, and no endpoint this tenant")
+	require.Contains(t, page, "no endpoint this uid, tenant or host")
 	require.NotContains(t, page, "then forgotten", "nobody knows whether there ever was one")
+
+	const shop = `{"data":[{"id":"ep_8","url":"https://api.shop.example/hooks/payments"}],"next_cursor":null}`
+	api.answers["GET /v1/endpoints?like=api.shop.example&limit=100"] = shop
+	api.answers["GET /v1/endpoints?like=shop.example&limit=100"] = strings.Replace(shop, `"}]`, `"},{"id":"ep_9","url":"https://pos.shop.example/"}]`, 1)
+	for q, want := range map[string]string{
+		"https://api.shop.example/hooks/payments": "/console/endpoints/ep_8", "https://api.shop.example": "/console/endpoints/ep_8", "API.shop.example": "/console/endpoints/ep_8",
+		"shop.example": "/console/endpoints?like=shop.example", "https://api.shop.example/other": "was looked for as a URL, since no endpoint has it.",
+		"payment.paid": `href="/console/deliveries?topic=payment.paid"`,
+	} {
+		require.Contains(t, to(q), want, q)
+	}
+	api.answers["GET /v1/endpoints?like=far.example&limit=100"] = `{"data":[],"next_cursor":"c2"}`
+	require.Contains(t, to("far.example"), "or host among the newest", "the search is bounded, and says so")
 
 	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
 		page = to(q)

@@ -19,6 +19,13 @@ async function copy(text, near) {
   if (near) { near.dataset.copied = ""; setTimeout(() => delete near.dataset.copied, 1200); }
 }
 
+// search goes to the search of the page, or to the one that finds everything.
+function search() {
+  const s = document.querySelector("main input[type=search]");
+  if (s) { s.focus(); s.select(); } else location.href = document.body.dataset.base + "/deliveries#q";
+}
+if (location.hash === "#q") search();
+
 document.addEventListener("click", (e) => {
   const b = e.target.closest("[data-copy]");
   if (b) copy(b.dataset.copy, b);
@@ -37,7 +44,7 @@ document.addEventListener("keydown", (e) => {
   leader = 0;
   const row = currentRow();
   switch (e.key) {
-    case "/": { const s = document.querySelector("main input[type=search]"); if (s) { e.preventDefault(); s.focus(); s.select(); } break; }
+    case "/": e.preventDefault(); search(); break;
     case "j": step(1); break;
     case "k": step(-1); break;
     case "x": { const box = row && row.querySelector("input[type=checkbox]"); if (box) box.click(); break; }

@@ -22,6 +22,10 @@ const (
 	mostComputed = 4 << 10
 )
 
+// freshSignature stands for a signature that a receiver would still accept. A visitor who may not manage the
+// endpoint could replay it.
+const freshSignature = "*** (shown when it is 5 minutes old, because until then it could be replayed)"
+
 // signaturePage is the data of the page that finds out why a receiver's signature differs.
 type signaturePage struct {
 	ID, To, Name string
@@ -139,6 +143,9 @@ func (p *signaturePage) check(v *visit, e *dispatcher.Endpoint, m *wire.MessageV
 		return h
 	}
 	sent := header(p.At.Time)
+	if fresh := p.Attempt == 0 || v.srv.Now().Sub(p.At.Time) <= signer.DefaultTolerance; fresh && !v.May("patch-endpoint") {
+		sent.Set(s.Header(), freshSignature)
+	}
 	for _, name := range []string{signer.HeaderID, signer.HeaderTimestamp, s.Header()} {
 		p.Headers = append(p.Headers, BodyField{Name: strings.ToLower(name), Value: sent.Get(name)})
 	}
@@ -180,6 +187,9 @@ func (p *signaturePage) check(v *visit, e *dispatcher.Endpoint, m *wire.MessageV
 	for _, at := range times {
 		q.Header, q.At = header(at), at
 		found := diagnose.Inspect(q).Findings
+		for i := range found {
+			found[i].Says = capital(found[i].Says)
+		}
 		p.Right = slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Cause == diagnose.ComputedRight })
 		unknown := slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Cause == diagnose.OtherSecret })
 		if p.Findings == nil || !unknown {

@@ -36,7 +36,7 @@ func hmacOf(key, text string) []byte {
 }
 
 // newSignatureTest serves the pages of a message that was attempted once.
-func newSignatureTest(t *testing.T) func(*http.Request) string {
+func newSignatureTest(t *testing.T, change ...func(*console.Options)) func(*http.Request) string {
 	t.Helper()
 	message := `{"id":"order_17","topic":"t","content_type":"application/json","created_at":"2026-01-31T11:00:00.000Z","body":` + signedBody + `,"deliveries":[
 		{"id":"ep_1:order_17","destination":"ep_1","url":"https://api.shop.example/hooks","status":"retrying","attempts":1,
@@ -46,14 +46,14 @@ func newSignatureTest(t *testing.T) func(*http.Request) string {
 	secret, err := signer.ParseSecret(signedSecret)
 	require.NoError(t, err)
 	older := signer.NewSecret()
-	ask := newTestConsole(t, api.ServeHTTP, always, func(o *console.Options) {
+	ask := newTestConsole(t, api.ServeHTTP, always, append(change, func(o *console.Options) {
 		o.Signing = func(_ context.Context, id string) (*dispatcher.Endpoint, error) {
 			require.Equal(t, "ep_1", id)
 			return &dispatcher.Endpoint{ID: id, Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{
 				{Secret: secret}, {Secret: older, Until: attemptAt.Add(-time.Hour)},
 			}}, nil
 		}
-	})
+	})...)
 	return func(r *http.Request) string {
 		page := ask(r).Body.String()
 		require.NotContains(t, page, signedSecret[6:30], "the secret stays here")
@@ -119,4 +119,30 @@ func TestThePageOfASignatureShowsWhatWasSigned(t *testing.T) {
 	}
 	page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {"v1,abc"}, "timestamp": {"today"}}))
 	require.Contains(t, page, "whole seconds")
+}
+
+// A signature that a receiver still accepts could be replayed by somebody who may only look.
+func TestAFreshSignatureIsShownToThoseWhoMayManage(t *testing.T) {
+	for name, c := range map[string]struct {
+		age    time.Duration
+		manage bool
+		shown  bool
+	}{
+		"a manager, at once":            {time.Second, true, true},
+		"a viewer, at once":             {time.Second, false, false},
+		"a viewer, five minutes later":  {5 * time.Minute, false, false},
+		"a viewer, when it is too old":  {5*time.Minute + time.Second, false, true},
+		"a manager, when it is too old": {time.Hour, true, true},
+	} {
+		ask := newSignatureTest(t, func(o *console.Options) {
+			o.Now = func() time.Time { return attemptAt.Add(c.age) }
+			o.May = func(_ dispatcher.Browser, operation string) (may, known bool) {
+				return operation != "patch-endpoint" || c.manage, true
+			}
+		})
+		page := strings.ReplaceAll(ask(get("/console/messages/order_17/signature")), "&#43;", "+")
+		right := base64.StdEncoding.EncodeToString(hmacOf(signedKey, "order_17."+strconv.FormatInt(attemptAt.Unix(), 10)+"."+signedBody))
+		require.Equal(t, c.shown, strings.Contains(page, right), name)
+		require.Equal(t, !c.shown, strings.Contains(page, "it could be replayed"), name)
+	}
 }

@@ -155,8 +155,9 @@ bench: redis ## measure how fast it is here, against the machine's limit (10 to 
 bench-quick: redis ## the same in a minute: it shows that all works, its figures are rough
 	$(GO) run -trimpath ./deploy/bench -quick -runs 1 $(BENCHFLAGS)
 
-bench-queue: ## hold queues in Go against asynq and River by turns, on one core (five minutes)
-	@.ci/needs redis-server postgres
+bench-queue: ## hold queues in Go against asynq, River and BullMQ by turns, on one core (five minutes)
+	@.ci/needs redis-server postgres node npm
+	cd deploy/interop/queues && npm ci --silent
 	$(GO) test -count=1 -run '^$$' -bench '^BenchmarkRatio$$' -benchtime 1x ./deploy/interop/queues $(BENCHFLAGS)
 
 bench-pages: redis ## open each page of the console in an outage with 200,000 waiting, and fail above 100 ms or 120 KB (two minutes)

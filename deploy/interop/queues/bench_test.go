@@ -1,14 +1,16 @@
-// Package queues compares Hookladder's queues with github.com/hibiken/asynq and
-// github.com/riverqueue/river.
+// Package queues compares Hookladder's queues with github.com/hibiken/asynq,
+// github.com/riverqueue/river and BullMQ.
 package queues
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -33,7 +35,7 @@ var (
 	tasks   = flag.Int("tasks", 10_000, "tasks of one drain")
 	rounds  = flag.Int("rounds", 5, "drains of each, by turns")
 	workers = flag.Int("workers", 128, "handlers that run at once, in all")
-	keep    = flag.Bool("keep", false, "have asynq keep what is done for a day, as Hookladder and River do")
+	keep    = flag.Bool("keep", false, "have asynq keep what is done for a day, as the others do")
 )
 
 // batch is how many tasks are published at once where a row says so.
@@ -43,7 +45,7 @@ const batch = 100
 type figures struct{ rate, publish, handle, store float64 }
 
 // BenchmarkRatio publishes as many tasks through each queue, and drains them with a handler
-// that does nothing, by turns, on one core. Hookladder and asynq have the same Redis, and River a
+// that does nothing, by turns, on one core. Hookladder, asynq and BullMQ have the same Redis, and River a
 // PostgreSQL that does not wait for its disk. It prints the medians, and fails if the median
 // of the ratios of the rates of Hookladder and asynq is below 2. Run it once, with -benchtime 1x.
 func BenchmarkRatio(b *testing.B) {
@@ -63,6 +65,7 @@ func BenchmarkRatio(b *testing.B) {
 	}{
 		{"hookladder", func(n int) figures { return drainOurs(b, redis.URL(), fmt.Sprintf("o%d", n), 1, redisCPU) }},
 		{"asynq", func(n int) figures { return drainAsynq(b, redis.URL(), fmt.Sprintf("a%d", n), redisCPU) }},
+		{"bullmq", func(n int) figures { return drainBullMQ(b, redis.Port, fmt.Sprintf("m%d", n), redisCPU) }},
 		{"river", func(int) figures { return drainRiver(b, 1) }},
 		{"hookladder, batches", func(n int) figures { return drainOurs(b, redis.URL(), fmt.Sprintf("b%d", n), batch, redisCPU) }},
 		{"river, batches", func(int) figures { return drainRiver(b, batch) }},
@@ -227,6 +230,26 @@ func drainAsynq(t testing.TB, url, name string, store func() float64) figures {
 	f := m.end()
 	server.Shutdown()
 	return f
+}
+
+// drainBullMQ measures a program of its own, of which all runs in one thread. Its packages are there after npm ci.
+func drainBullMQ(t testing.TB, port int, name string, store func() float64) figures {
+	t.Helper()
+	began := store()
+	cmd := exec.CommandContext(t.Context(), "node", "bullmq.mjs", strconv.Itoa(port), name, strconv.Itoa(*tasks), strconv.Itoa(*workers))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took struct {
+		Publish, Handle struct{ Seconds, CPU float64 }
+	}
+	if err := json.Unmarshal(out, &took); err != nil {
+		t.Fatal(err)
+	}
+	n := float64(*tasks)
+	return figures{rate: n / took.Handle.Seconds, publish: took.Publish.CPU / n, handle: took.Handle.CPU / n, store: (store() - began) / n}
 }
 
 // orderArgs are the arguments of River's job.

@@ -37,6 +37,7 @@ type deliverer struct {
 	prefix       dispatcher.HeaderPrefix
 	names        dispatcher.CallbackHeaders // names that begin with prefix
 	targets      targets
+	seconds      secondText
 	cut          context.Context // ends when running attempts are cancelled
 }
 
@@ -254,8 +255,11 @@ func (a *deliveryAttempt) goBack(pause time.Duration, why dispatcher.LaneWhy) {
 // reports whether it did so. If the lane has waited for too long, it changes the answer so
 // that the receiver is blamed.
 func (a *deliveryAttempt) ownFault(answer *dispatcher.Answer) bool {
+	if answer.Class != dispatcher.ClassEgress { // checked before fault, which is on the heap
+		return false
+	}
 	var fault *dispatcher.EgressError
-	if answer.Class != dispatcher.ClassEgress || !errors.As(answer.Err, &fault) {
+	if !errors.As(answer.Err, &fault) {
 		return false
 	}
 	wait, back := a.engine.network.failed(a.claimed, fault)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -184,16 +185,22 @@ var (
 // signed. Deliveries of a queue are signed only if there is a secret.
 func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.Header {
 	m := c.Message
-	signature := ""
+	const last = 5
+	values := make([]string, last+1) // one allocation for all headers with one value
 	if r.signer != nil {
-		if signature = r.signer.Sign(m.ID, at, m.Body); signature == "" {
+		signature := r.signer.Sign(m.ID, at, m.Body)
+		if signature == "" {
 			return nil
 		}
-		r.secrets = append(r.secrets, signature)
+		values[last] = signature
+		if len(r.secrets) == 0 {
+			r.secrets = values[last:] // saves an allocation
+		} else {
+			r.secrets = append(r.secrets, signature)
+		}
 	} else if !c.ID.Lane.IsQueue() {
 		return nil
 	}
-	values := make([]string, 6) // one allocation for all headers with one value
 	h := make(http.Header, 8+len(m.Headers)+len(r.headers))
 	set := func(i int, name, value string) {
 		values[i] = value
@@ -201,7 +208,7 @@ func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.
 	}
 	set(0, "Content-Type", m.ContentType)
 	set(1, headerID, m.ID)
-	set(2, headerTimestamp, strconv.FormatInt(at.Unix(), 10))
+	set(2, headerTimestamp, d.seconds.text(at))
 	set(3, d.names.Topic, m.Topic)
 	set(4, d.names.Attempt, strconv.Itoa(c.Attempt))
 	h["User-Agent"] = d.agent
@@ -214,8 +221,8 @@ func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.
 	if m.Trace != nil && r.endpoint != nil && r.endpoint.Trace {
 		h[trace.Header] = []string{m.Trace.String()}
 	}
-	if signature != "" {
-		set(5, r.signed, signature) // set last, so that the signature replaces a header with the same name
+	if signature := values[last]; signature != "" {
+		set(last, r.signed, signature) // set last, so that the signature replaces a header with the same name
 	}
 	for _, own := range m.Headers {
 		r.secrets = append(r.secrets, own.Value)
@@ -225,6 +232,26 @@ func (d *deliverer) headers(c *dispatcher.Claimed, at time.Time, r *route) http.
 		d.addHeader(h, own.Name, own) // after the message's own, because they can't replace those
 	}
 	return h
+}
+
+// secondText is the last second that was written as text. The attempts of one second share it.
+type secondText struct {
+	last atomic.Pointer[second] // nil: none yet
+}
+
+type second struct {
+	unix int64
+	text string
+}
+
+// text returns the Unix seconds of a time.
+func (s *secondText) text(at time.Time) string {
+	unix, last := at.Unix(), s.last.Load()
+	if last == nil || last.unix != unix {
+		last = &second{unix, strconv.FormatInt(unix, 10)}
+		s.last.Store(last)
+	}
+	return last.text
 }
 
 // addHeader adds a header that is not set yet. Reserved names are refused when a message is

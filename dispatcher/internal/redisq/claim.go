@@ -222,7 +222,7 @@ const recordsInMean = 16
 // readClaimed reads one delivery. If its record can't be read, the delivery keeps its lease and has
 // no message. The engine then gives it up and records the reason. Without a record it is unread.
 func (s *Store) readClaimed(a *conn.Reply, claimed []dispatcher.Claimed) []dispatcher.Claimed {
-	name, due, text, record := a.Text(), a.Time(), a.Text(), a.Text()
+	name, due, text, record := a.Text(), a.Time(), a.TextIfAny(), a.TextIfAny()
 	id, ok := dispatcher.ParseDeliveryID(name)
 	if a.Err != nil {
 		return claimed

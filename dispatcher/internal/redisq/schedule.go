@@ -221,8 +221,9 @@ func (s *Store) scheduleArgs(partition, free, lease int, batch []dispatcher.Entr
 	if s.conn.Archives() {
 		args = append(args, namesOf(batch, list))
 	}
-	for _, p := range list {
-		args = append(args, batch[p.entry].Message.ID, p.record, p.when)
+	for i := range list {
+		p := &list[i]
+		args = append(args, &batch[p.entry].Message.ID, p.record, &p.when) // a pointer to a text needs no allocation
 		if p.body.inScript() > 0 {
 			args = append(args, p.body.text)
 		}

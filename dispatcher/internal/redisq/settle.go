@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -25,7 +26,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	for _, group := range conn.Grouped(len(batch), 0, func(i int) int { return s.conn.PartitionOf(batch[i].ID.Lane) }) {
 		for list := group.At; len(list) > 0; {
 			size, bytes := 0, 0
-			out := outcomes{args: make([]any, 0, 11*min(len(list), settleBatch))}
+			out := newOutcomes(min(len(list), settleBatch))
 			var log read.LogEntry // lines of the outcomes in :attempts
 			met := make(map[dispatcher.DeliveryID]bool, min(len(list), settleBatch))
 			for size < len(list) && size < settleBatch && bytes < settleBytes && !met[batch[list[size]].ID] {
@@ -146,6 +147,30 @@ type outcomes struct {
 	statuses []byte
 	others   bool // some first success has another status than 200
 	args     []any
+
+	text  strings.Builder // of all names
+	names []string        // the names of deliveries in text; args point to them
+}
+
+// nameBytes is about the length of a delivery's name.
+const nameBytes = 48
+
+// newOutcomes returns outcomes with room for n.
+func newOutcomes(n int) *outcomes {
+	s := &outcomes{classes: make([]byte, 0, n), statuses: make([]byte, 0, len(noStatus)*n), args: make([]any, 0, n), names: make([]string, 0, n)}
+	s.text.Grow(nameBytes * n)
+	return s
+}
+
+// name returns the name of a delivery as an argument. A pointer to it needs no allocation, and the
+// names share one text.
+func (s *outcomes) name(id dispatcher.DeliveryID) *string {
+	from := s.text.Len()
+	s.text.WriteString(string(id.Lane))
+	s.text.WriteByte(':')
+	s.text.WriteString(id.Message)
+	s.names = append(s.names, s.text.String()[from:])
+	return &s.names[len(s.names)-1]
 }
 
 // Characters of an outcome in the two texts, if all its values follow.
@@ -167,11 +192,11 @@ func (s *outcomes) add(o *dispatcher.Settlement) {
 		s.classes = append(s.classes, '0'+byte(latencyClass(o)))
 		s.statuses = strconv.AppendInt(s.statuses, int64(status), 10)
 		s.others = s.others || status != 200
-		s.args = append(s.args, o.ID.String())
+		s.args = append(s.args, s.name(o.ID))
 		return
 	}
 	s.classes, s.statuses = append(s.classes, allValues), append(s.statuses, noStatus...)
-	s.args = appendSettlement(s.args, o)
+	s.args = appendSettlement(append(s.args, s.name(o.ID)), o)
 }
 
 // plainStatus returns the status of a first success that needs no entry in :progress, or 0 for any
@@ -204,6 +229,7 @@ func latencyClass(o *dispatcher.Settlement) int {
 	return 8 // as if it hung
 }
 
+// appendSettlement appends all values of an outcome but its delivery.
 func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	ms, verdict := conn.MillisUp(o.Wait), verdicts[o.Verdict]
 	switch {
@@ -218,7 +244,7 @@ func appendSettlement(args []any, o *dispatcher.Settlement) []any {
 	if o.Verdict != dispatcher.Back && o.Attempt.Number > 0 && !(o.First && o.Verdict == dispatcher.Delivered) {
 		meta, excerpt = conn.EncodeAttempt(&o.Attempt), append(excerpt, o.Attempt.Excerpt...)
 	}
-	return append(args, o.ID.String(), verdict, latencyClass(o), o.Attempt.Status,
+	return append(args, verdict, latencyClass(o), o.Attempt.Status,
 		strconv.FormatInt(ms, 10), o.Attempt.Number, reasonOf(o), meta, excerpt, blameOf(o), leasedMillis(o))
 }
 

@@ -41,6 +41,15 @@ func (r *Reply) Text() string {
 	return ""
 }
 
+// TextIfAny reads a text that may be missing. A missing one costs less than an empty one.
+func (r *Reply) TextIfAny() string {
+	if len(r.Values) > 0 && r.Values[0] == nil {
+		r.Values = r.Values[1:]
+		return ""
+	}
+	return r.Text()
+}
+
 // Number reads a whole number.
 func (r *Reply) Number() int64 {
 	switch v := r.next().(type) {

@@ -12,7 +12,7 @@
 -- returns now, due, weight, number that ended instead, number without a record, number of lanes placed anew and of suspects
 --   that wait for a time, facts (lane and version of its limits for each lane of an endpoint; lane and
 --   "<since ms>-<wait ms>" for each that waits for our own network; lane and ? for each that never responded), then for
---   each: delivery, due ms, progress, record (empty: the caller has to read it); "fenced" alone when the instance was declared dead
+--   each: delivery, due ms, progress (nil: none), record (nil: the caller has to read it); "fenced" alone when the instance was declared dead
 local TURN_MOST = 8 -- deliveries a lane gets in one turn
 local LANES_READ = 16 -- at once: mostly a few lanes have enough work, and each costs as much as a delivery
 

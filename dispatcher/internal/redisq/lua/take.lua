@@ -13,7 +13,7 @@
 -- returns now, due, weight, ms at which the leases end, number that ended instead, number without a record, lanes of which
 --   more may be taken now, versions (lane and version of its limits for each lane of an endpoint), failures (delivery
 --   and newest entry of its history, for each that failed before, if the leases are the caller's), then for each: delivery,
---   due ms, progress, record; "fenced" alone when the instance was declared dead
+--   due ms, progress (nil: none), record; "fenced" alone when the instance was declared dead
 local wanted, most_bytes, lasts = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = { unpack(ARGV, 9) }
 if call('ZSCORE', FENCED, by) then return { 'fenced' } end
@@ -69,7 +69,7 @@ if k > 0 then
     if call('HLEN', TOKENS) > 0 then in_chunks('HDEL', TOKENS, taken.names) end -- the last lease is the caller's now
     write_leases(leases)
     for at = 10, #answer, 4 do
-      local newest = answer[at + 2] ~= '' and sure('LINDEX', HISTORY .. answer[at], 0)
+      local newest = answer[at + 2] and sure('LINDEX', HISTORY .. answer[at], 0)
       if newest then append_pair(answer[9], answer[at], newest) end
     end
   elseif #leases > 0 then

@@ -27,11 +27,12 @@ local function records_decide(given, marks)
 end
 
 -- lease_ready leases deliveries from the heads of their ready lists: of each lane the number in given. Some of them end
--- instead. It appends the others to the answer: delivery, due, progress, record. It returns the leases, as times and names,
--- the number without a record, and the number of suspects that have to wait. taken: names, dues, ids and owners. The states
--- of the owners count them as in flight already. suspects: how many of them may be leased (nil: any). apart: the lanes with a
--- suspect already (nil: the lane does not matter). unread: the caller reads the records itself, and the answer has empty ones,
--- unless records decide. Lua hashes each byte of a record that it reads, which costs more than all else that a lease needs.
+-- instead. It appends the others to the answer: delivery, due, progress (false: none), record (false: not read). It returns
+-- the leases, as times and names, the number without a record, and the number of suspects that have to wait. taken: names,
+-- dues, ids and owners. The states of the owners count them as in flight already. suspects: how many of them may be leased
+-- (nil: any). apart: the lanes with a suspect already (nil: the lane does not matter). unread: the caller reads the records
+-- itself, and the answer has none, unless records decide. Lua hashes each byte of a record that it reads, which costs more
+-- than all else that a lease needs.
 local function lease_ready(taken, given, most_bytes, answer)
   local names, dues, ids, owners = taken.names, taken.dues, taken.ids, taken.owners
   local k = #names
@@ -87,7 +88,7 @@ local function lease_ready(taken, given, most_bytes, answer)
       end
       leases[nleases + 1], leases[nleases + 2] = at_now, delivery
       nleases = nleases + 2
-      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], text or '', record or ''
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = delivery, dues[i], text or false, record or false
       n = n + 4
     end
   end

@@ -73,7 +73,7 @@ local function adopt_taken(deliveries, texts, most_bytes, answer)
       leave_line(lanes[name], ids[i], records[i])
     else
       append_pair(leases, at_now, delivery)
-      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = delivery, (parse_token(texts[i])), rungs[i] or '', heads[i]
+      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = delivery, (parse_token(texts[i])), rungs[i], heads[i]
       at = at + 4
     end
   end

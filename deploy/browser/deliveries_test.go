@@ -233,3 +233,42 @@ func TestARowIsOneLineThatBeginsWithTheOrder(t *testing.T) {
 		require.Empty(t, b.Axe())
 	}
 }
+
+// What a person has of an endpoint leads to it from each page: its host, its URL, or a topic; and a sentence about what was
+// found goes into a ticket.
+func TestEndpointsAreFoundByHostAndURLAndShared(t *testing.T) {
+	t.Parallel()
+	w := newFilled(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	b.WaitHas("heading", "Now")
+	find := func(q string) {
+		b.Press("/")
+		b.WaitURL("/console/deliveries#q")
+		require.Equal(t, "Search", b.Focused().Name)
+		b.Fill("searchbox", "Search", q)
+		b.Press("Enter")
+	}
+	find(w.at("fail/acme"))
+	b.WaitURL("/console/endpoints/" + w.bad)
+	b.WaitFor("fails")
+	browsertest.JS[bool](b, "navigator.clipboard.writeText = t => { window.copied = t; return Promise.resolve() }, true")
+	b.Click("button", "Copy for a ticket")
+	shared := b.JSText("window.copied")
+	require.Contains(t, shared, "fails: failing")
+	require.Contains(t, shared, "503")
+	require.Contains(t, shared, w.page("/console/endpoints/"+w.bad))
+	find(w.at(""))
+	b.WaitURL("/console/endpoints?like=127.0.0.1")
+	b.WaitFor("takes all", "fails", "held")
+	b.Open(w.page("/console/deliveries?q=order.both"))
+	b.WaitFor("or host")
+	b.Click("link", "Look for it as a topic")
+	b.WaitFor("order-300")
+	b.Open(w.page("/console/messages/dead_0"))
+	browsertest.JS[bool](b, "navigator.clipboard.writeText = t => { window.copied = t; return Promise.resolve() }, true")
+	b.Click("button", "Copy for a ticket")
+	shared = b.JSText("window.copied")
+	require.Contains(t, shared, "order-400 (dead_0)")
+	require.Contains(t, shared, "dead, 2 attempts, the last failed")
+}

@@ -31,6 +31,7 @@ type endpointPage struct {
 	Dead     []wire.Delivery
 	MoreDead bool
 	Settings []setting
+	Share    string             // a sentence for a ticket, with the URL of the page
 	Test     *wire.EndpointTest // the receiver's response to a test; nil: no test
 }
 
@@ -118,6 +119,7 @@ func endpoint(v *visit) (pageAnswer, error) {
 	page.Failing, page.More = failing.Data, failing.NextCursor != nil || len(failing.Data) == failingShown
 	page.Dead, page.MoreDead = dead.Data, dead.NextCursor != nil
 	page.Cause = page.causeOf()
+	page.Share = page.share(v)
 	return pageAnswer{template: "endpoint", title: page.Name, section: "endpoints", body: page}, nil
 }
 

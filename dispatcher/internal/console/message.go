@@ -45,6 +45,7 @@ type messagePage struct {
 	Retry      string        // the word of the button for all; empty: no button
 	Cancel     bool          // some can be cancelled
 	Incomplete bool          // the archive did not answer
+	Share      string        // a sentence for a ticket, with the URL of the page
 }
 
 // statusCount is the number of deliveries with a status.
@@ -102,6 +103,7 @@ func message(v *visit) (pageAnswer, error) {
 	if err := page.cards(v, &m, shown); err != nil {
 		return pageAnswer{}, err
 	}
+	page.Share = page.share(v)
 	page.Message.Body, page.Message.RawBody, page.Message.RawBodyBase64 = nil, nil, nil // Body has them, up to a limit
 	return pageAnswer{template: "message", title: m.ID, section: "deliveries", body: page}, nil
 }

@@ -3,6 +3,7 @@ package browser_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,4 +91,29 @@ func TestAMessageStaysAsAPersonLeftIt(t *testing.T) {
 	b.WaitFor("503")
 	require.True(t, browsertest.JS[bool](b, "document.activeElement === window.node && scrollY === window.top0"), "focus and place are kept")
 	b.WaitFor("open_0.webhook-timestamp.")
+}
+
+// Times are in the reader's zone, or in UTC by one switch that stays; without scripts in UTC. All name the zone.
+func TestTimesAreInTheReadersZoneOrInUTC(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	due := time.Now().UTC().Truncate(24 * time.Hour).Add(3*24*time.Hour - 30*time.Minute)
+	inUTC, there := due.Format("2006-01-02 15:04:05.000 UTC"), due.Add(5*time.Hour+30*time.Minute).Format("2006-01-02 15:04:05.000")
+	w.publish(wire.Message{ID: "later_0", URL: w.at("ok"), DeliverAt: wire.Time{Time: due}})
+	b := w.tab(t)
+	b.Zone("Asia/Kolkata") // half an hour off
+	b.Open(w.page("/console/messages/later_0"))
+	b.WaitFor(there, "GMT+5:30", "until "+due.Format("2006-01-02 15:04:05 UTC"))
+	b.Click("radio", "UTC")
+	b.WaitFor(inUTC)
+	b.WaitGone("GMT+5:30")
+	b.Reload()
+	b.WaitFor(inUTC)
+	b.WaitGone("GMT+5:30")
+	require.Empty(t, b.Axe())
+	b.Shot("zone")
+	plain := w.tab(t)
+	plain.NoScript()
+	plain.Open(w.page("/console/messages/later_0"))
+	require.Contains(t, plain.Text(), inUTC)
 }

@@ -112,11 +112,14 @@ func (f Facts) at(word string, t wire.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	local, now := t.In(f.Now.Location()), f.Now
-	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
-		return " " + word + " " + local.Format("15:04:05")
+	local, now, zone := t.In(f.Now.Location()), f.Now, ""
+	if f.For != Terminal {
+		zone = local.Format(" MST") // a page is read in other zones than ours
 	}
-	return " " + word + " " + local.Format("2006-01-02 15:04:05")
+	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
+		return " " + word + " " + local.Format("15:04:05") + zone
+	}
+	return " " + word + " " + local.Format("2006-01-02 15:04:05") + zone
 }
 
 func (f Facts) until(t wire.Time) string { return f.at("until", t) }

@@ -275,7 +275,7 @@ func TestInTheConsoleButtonsHelp(t *testing.T) {
 		require.NotContains(t, elsewhere.Replace(text), "`hookladder", text)
 	}
 	how, cure := explain.Standing(explain.Facts{Delivery: dead("exhausted", nil), Now: noon, For: explain.Console})
-	require.Equal(t, "died at 11:00:00 after 10 attempts, the last of its ladder", how)
+	require.Equal(t, "died at 11:00:00 "+noon.Format("MST")+" after 10 attempts, the last of its ladder", how)
 	require.Equal(t, "once api.shop.example answers again, “Send again” starts a new ladder", cure)
 }
 

@@ -274,6 +274,15 @@ func (b *Tab) size(width, height int64, phone bool) {
 	b.do("set the size", chromedp.EmulateViewport(width, height, more...))
 }
 
+// Zone makes the tab's reader live in a time zone.
+func (b *Tab) Zone(name string) {
+	b.t.Helper()
+	b.do("set the zone", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+		return err
+	}))
+}
+
 // NoScript turns off scripts for pages that are opened from now on.
 func (b *Tab) NoScript() {
 	b.t.Helper()

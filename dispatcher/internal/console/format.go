@@ -24,7 +24,8 @@ func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
 		"rel":      func(t any) template.HTML { return relative(now(), asTime(t)) },
 		"clock":    func(t any) string { return clock(now(), asTime(t)) },
-		"date":     func(t any) string { return asTime(t).UTC().Format("2006-01-02 15:04:05.000 MST") },
+		"date":     func(t any) template.HTML { return dated(asTime(t)) },
+		"utc":      func(t any) string { return asTime(t).UTC().Format(dateForm) },
 		"iso":      func(t any) string { return asTime(t).UTC().Format(time.RFC3339Nano) },
 		"since":    func(t any) string { return span(now().Sub(asTime(t))) },
 		"span":     func(d any) string { return span(asDuration(d)) },
@@ -110,6 +111,15 @@ func asCount(n any) int64 {
 		}
 	}
 	return 0
+}
+
+// dateForm is a time in full, in UTC.
+const dateForm = "2006-01-02 15:04:05.000 MST"
+
+// dated returns a time in full. The script shows it in the reader's zone, unless the reader chose UTC.
+func dated(t time.Time) template.HTML {
+	//nolint:gosec // numbers only
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-at>%s</time>`, t.UTC().Format(time.RFC3339Nano), t.UTC().Format(dateForm)))
 }
 
 // relative formats a time as "3m ago" or "in 8m". A script updates it.

@@ -93,7 +93,7 @@ func TestAMessageIsShownWithItsLadder(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	page := w.Body.String()
 	for _, want := range []string{
-		"Waits until 2026-01-31 11:10:00 for attempt 2 of 3, since attempt 1 failed (status 503).",
+		"Waits until 2026-01-31 11:10:00 UTC for attempt 2 of 3, since attempt 1 failed (status 503).",
 		"“Attempt now” does not wait for that.", "g-next ahead", "g-failed", "Service Unavailable", "then dead",
 		"12345678901234567890", "&lt;script&gt;", "&lt;i&gt;down&lt;/i&gt;\\u202e", "&lt;b&gt;4711", "stripe-signature",
 		`action="/console/messages/order_17/retry"`, `action="/console/messages/order_17/cancel"`, `href="/console/endpoints/ep_1"`,

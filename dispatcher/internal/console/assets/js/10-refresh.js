@@ -111,7 +111,7 @@ function toggleLive() { live.paused = !live.paused; lamp(); document.dispatchEve
 
 // What the server leaves hidden for those without scripts is shown again.
 function restore() {
-  for (const id of ["live", "theme", "help-open"]) { const e = document.getElementById(id); if (e) e.hidden = false; }
+  for (const id of ["live", "theme", "zone", "help-open"]) { const e = document.getElementById(id); if (e) e.hidden = false; }
   for (const e of document.querySelectorAll("[data-script]")) e.hidden = false;
   const chosen = document.documentElement.dataset.theme || "auto";
   for (const e of document.querySelectorAll("#theme input")) e.checked = e.value === chosen;

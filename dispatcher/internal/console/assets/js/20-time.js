@@ -13,6 +13,27 @@ function span(ms) {
   return "";
 }
 
+// The server writes times in UTC. They are shown in the reader's zone, or in UTC, as the switch says, always with the zone.
+function chosenZone() { try { return localStorage.getItem("zone") === "utc" ? "utc" : "local"; } catch { return "local"; } }
+
+function inZone() {
+  const utc = chosenZone() === "utc";
+  const form = new Intl.DateTimeFormat("sv-SE", { timeZone: utc ? "UTC" : undefined, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short" });
+  for (const e of document.querySelectorAll("time[data-at]")) {
+    const at = new Date(e.dateTime), text = form.format(at).replace(",", ".");
+    e.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
+    if (e.textContent !== text) e.textContent = text;
+  }
+  for (const e of document.querySelectorAll("#zone input")) e.checked = e.value === (utc ? "utc" : "local");
+}
+document.addEventListener("change", (e) => {
+  if (!e.target.matches("#zone input")) return;
+  try { localStorage.setItem("zone", e.target.value); } catch {}
+  inZone();
+});
+document.addEventListener("refreshed", inZone);
+inZone();
+
 function tick() {
   const now = Date.now() + skew;
   for (const e of document.querySelectorAll("time[data-rel]")) {

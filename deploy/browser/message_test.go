@@ -104,6 +104,7 @@ func TestTimesAreInTheReadersZoneOrInUTC(t *testing.T) {
 	b.Zone("Asia/Kolkata") // half an hour off
 	b.Open(w.page("/console/messages/later_0"))
 	b.WaitFor(there, "GMT+5:30", "until "+due.Format("2006-01-02 15:04:05 UTC"))
+	require.Contains(t, b.JSText(`document.querySelector(".step .when time[data-clock]").textContent`), "GMT+5:30")
 	b.Click("radio", "UTC")
 	b.WaitFor(inUTC)
 	b.WaitGone("GMT+5:30")

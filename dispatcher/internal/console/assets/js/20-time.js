@@ -16,12 +16,25 @@ function span(ms) {
 // The server writes times in UTC. They are shown in the reader's zone, or in UTC, as the switch says, always with the zone.
 function chosenZone() { try { return localStorage.getItem("zone") === "utc" ? "utc" : "local"; } catch { return "local"; } }
 
+// clockIn returns a time as short as its day allows.
+function clockIn(at, timeZone) {
+  const now = new Date(Date.now() + skew), day = (d) => d.toLocaleDateString("sv-SE", { timeZone });
+  let form = { weekday: "short" };
+  if (day(at) === day(now)) form = { second: "2-digit" };
+  else if (Math.abs(at - now) >= 6 * 86400000) form = { day: "numeric", month: "short", year: "numeric" };
+  return at.toLocaleString("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", timeZoneName: "short", ...form }).replace(",", "");
+}
+
 function inZone() {
   const utc = chosenZone() === "utc";
   const form = new Intl.DateTimeFormat("sv-SE", { timeZone: utc ? "UTC" : undefined, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short" });
   for (const e of document.querySelectorAll("time[data-at]")) {
     const at = new Date(e.dateTime), text = form.format(at).replace(",", ".");
     e.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
+    if (e.textContent !== text) e.textContent = text;
+  }
+  for (const e of document.querySelectorAll("time[data-clock]")) {
+    const text = clockIn(new Date(e.dateTime), utc ? "UTC" : undefined);
     if (e.textContent !== text) e.textContent = text;
   }
   for (const e of document.querySelectorAll("#zone input")) e.checked = e.value === (utc ? "utc" : "local");

@@ -115,3 +115,146 @@ func ExampleQueue_Publish() {
 	// true
 	// Topic is needed
 }
+
+// newExampleQueue opens a queue with a store in memory.
+func newExampleQueue() (*queue.Queue, func()) {
+	store := miniredis.NewMiniRedis()
+	if err := store.Start(); err != nil {
+		panic(err)
+	}
+	q, err := queue.Open(context.Background(), "redis://"+store.Addr(), queue.Options{Forgetful: true})
+	if err != nil {
+		panic(err)
+	}
+	return q, func() {
+		_ = q.Close()
+		store.Close()
+	}
+}
+
+func ExampleQueue_PublishBatch() {
+	q, end := newExampleQueue()
+	defer end()
+	results, err := q.PublishBatch(context.Background(), []queue.Task{
+		{ID: "mail_1", Queue: "mail", Topic: "mail.welcome", Body: 1},
+		{ID: "mail_2", Queue: "mail", Body: 2},
+		{ID: "mail_1", Queue: "mail", Topic: "mail.welcome", Body: 1},
+	})
+	if err != nil {
+		panic(err) // a task may be stored; it is safe to publish all of them again
+	}
+	for _, r := range results {
+		fmt.Println(r.ID, r.Duplicate, r.Err != nil)
+	}
+	// Output:
+	// mail_1 false false
+	//  false true
+	// mail_1 true false
+}
+
+// A program publishes at each change. The handler runs once nothing has changed for a minute.
+func ExampleQueue_Reschedule() {
+	q, end := newExampleQueue()
+	defer end()
+	ctx := context.Background()
+	changed := func() error {
+		p, err := q.Publish(ctx, queue.Task{ID: "index_17", Queue: "index", Topic: "page.changed", Body: 17, Delay: time.Minute})
+		if err == nil && p.Duplicate {
+			err = q.Reschedule(ctx, p.ID, time.Now().Add(time.Minute))
+		}
+		return err
+	}
+	fmt.Println(changed(), changed(), changed())
+	// Output: <nil> <nil> <nil>
+}
+
+// A handler is a function, so a test calls it without a queue.
+func ExampleTyped() {
+	type order struct{ Number int }
+	closeOrder := func(ctx context.Context, o order, d queue.Delivery) error {
+		inside, _ := queue.FromContext(ctx)
+		fmt.Println("close", o.Number, inside.MessageID, d.Last())
+		return queue.Snooze(time.Hour)
+	}
+	d := queue.Delivery{MessageID: "close_17", Body: []byte(`{"Number":17}`), Attempt: 3, MaxAttempts: 3}
+	err := queue.Typed(closeOrder)(queue.NewContext(context.Background(), d), d)
+	var wait *queue.SnoozeError
+	fmt.Println(errors.As(err, &wait), wait.After)
+	// Output:
+	// close 17 close_17 true
+	// true 1h0m0s
+}
+
+// A middleware asks an error what it means.
+func ExampleQueue_Use() {
+	q, end := newExampleQueue()
+	defer end()
+	q.Use(func(next queue.HandlerFunc) queue.HandlerFunc {
+		return func(ctx context.Context, d queue.Delivery) error {
+			err := next(ctx, d)
+			var again *queue.RetryError
+			switch {
+			case errors.Is(err, queue.ErrSkipRetry):
+				fmt.Println(d.Topic, "is given up")
+			case errors.As(err, &again):
+				fmt.Println(d.Topic, "comes again in", again.After)
+			}
+			return err
+		}
+	})
+	var mux queue.Mux
+	mux.Handle("mail.*", func(context.Context, queue.Delivery) error {
+		return queue.RetryAfter(time.Hour, errors.New("the server is busy"))
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	mux.Handle("mail.bounced", func(context.Context, queue.Delivery) error {
+		defer stop()
+		return queue.SkipRetry(errors.New("no such address"))
+	})
+	q.Handle("mail", mux.Serve, queue.Workers(1))
+	for _, topic := range []string{"mail.welcome", "mail.bounced"} {
+		if _, err := q.Publish(ctx, queue.Task{Queue: "mail", Topic: topic, OrderingKey: topic[5:6]}); err != nil {
+			panic(err)
+		}
+	}
+	if err := q.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Unordered output:
+	// mail.welcome comes again in 1h0m0s
+	// mail.bounced is given up
+}
+
+func ExampleQueue_Stats() {
+	q, end := newExampleQueue()
+	defer end()
+	ctx := context.Background()
+	if _, err := q.Publish(ctx, queue.Task{ID: "mail_1", Queue: "mail", Topic: "mail.welcome"}); err != nil {
+		panic(err)
+	}
+	if err := q.Pause(ctx, "mail"); err != nil {
+		panic(err)
+	}
+	stats, err := q.Stats(ctx, "mail")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(stats[0].Queue, stats[0].Waiting, stats[0].Paused)
+	r, err := q.Get(ctx, "mail_1")
+	fmt.Println(r.Status, err)
+	fmt.Println(q.Cancel(ctx, "mail_1"))
+	for r, err := range q.List(ctx, queue.Filter{Queue: "mail"}) {
+		fmt.Println(r.MessageID, r.Status, err)
+	}
+	// Output:
+	// mail 1 true
+	// ready <nil>
+	// <nil>
+	// mail_1 cancelled <nil>
+}
+
+// A key is never printed, so options can be logged.
+func ExampleKey() {
+	fmt.Printf("%+v\n", struct{ EncryptionKey queue.Key }{queue.NewKey("0123456789abcdef0123456789abcdef")})
+	// Output: {EncryptionKey:[redacted]}
+}

@@ -327,6 +327,29 @@ func TestEveryHasOneTaskForEachTimeHoweverManyProgramsRun(t *testing.T) {
 	})
 }
 
+// The first program's task counts where two have other ideas of it.
+func TestATimeOfEveryThatAnotherProgramHasPublishedIsLeftAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		next := time.Now().Add(time.Minute)
+		publish(t, q, queue.Task{ID: fmt.Sprintf("every_report_%d", next.UnixMilli()), Body: "theirs", DeliverAt: next})
+		var got []string
+		q.Handle("work", func(_ context.Context, d queue.Delivery) error {
+			got = append(got, string(d.Body))
+			return nil
+		})
+		q.Every("report", func(t time.Time) time.Time {
+			if t.Before(next) {
+				return next
+			}
+			return time.Time{}
+		}, func(time.Time) queue.Task { return queue.Task{Queue: "work", Topic: "test", Body: "ours"} })
+		queuetest.Run(t, q)
+		queuetest.Advance(time.Hour)
+		require.Equal(t, []string{`"theirs"`}, got)
+	})
+}
+
 func TestAWrongEveryPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, quiet)

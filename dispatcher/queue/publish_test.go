@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
@@ -122,6 +125,64 @@ func TestAStoreThatKeepsNothingIsRefusedUnlessItMay(t *testing.T) {
 	_, err := queue.Open(t.Context(), mini.URL(), queue.Options{})
 	require.ErrorContains(t, err, "it keeps nothing")
 	newTestProgram(t, mini.URL(), queue.Options{Forgetful: true})
+}
+
+func TestJSONIsSentByteForByteAndALadderIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	got := make(chan queue.Delivery, 1)
+	p.Handle("work", reporting(got))
+	p.start(t)
+	p.publish(t, queue.Task{Body: json.RawMessage(`{"n": 1.0 }`)})
+	require.Equal(t, `{"n": 1.0 }`, string(receive(t, got).Body))
+	_, err := p.Publish(t.Context(), queue.Task{Queue: "work", Topic: "test", Ladder: make([]time.Duration, 200)})
+	require.ErrorIs(t, err, queue.ErrInvalid)
+	require.ErrorContains(t, err, "Ladder must have at most 100 waits")
+}
+
+// A right that was taken away is no outage: no retry helps.
+func TestAMissingRightIsDenied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	do := func(args ...any) { require.NoError(t, server.Client.Do(t.Context(), args...).Err()) }
+	do("ACL", "SETUSER", "shop", "on", ">secret", "~*", "&*", "+@all")
+	p := newTestProgram(t, strings.Replace(server.URL(), "redis://", "redis://shop:secret@", 1), queue.Options{})
+	p.publish(t, queue.Task{})
+	do("ACL", "SETUSER", "shop", "-evalsha", "-eval")
+	_, err := p.Publish(t.Context(), queue.Task{Queue: "work", Topic: "test"})
+	require.ErrorIs(t, err, queue.ErrDenied)
+	require.NotErrorIs(t, err, queue.ErrUnavailable)
+	do("ACL", "SETUSER", "shop", "+@all")
+}
+
+func TestALossEndsWhenItIsAccepted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := newTestProgram(t, server.URL(), queue.Options{})
+	accepted, err := queue.AcceptLoss(t.Context(), server.URL(), queue.Options{})
+	require.NoError(t, err)
+	require.False(t, accepted, "nothing is lost")
+	p.publish(t, queue.Task{ID: "one"})
+	require.NoError(t, server.Client.FlushAll(t.Context()).Err())
+	var emptied *queue.Emptied
+	require.NoError(t, kit.Until(t.Context(), "the loss is noticed", func() error {
+		_, err := p.Publish(t.Context(), queue.Task{Queue: "work", Topic: "test"})
+		if !errors.As(err, &emptied) {
+			return fmt.Errorf("it is %w", err)
+		}
+		require.ErrorIs(t, err, queue.ErrUnavailable)
+		return nil
+	}))
+	accepted, err = queue.AcceptLoss(t.Context(), server.URL(), queue.Options{})
+	require.NoError(t, err)
+	require.True(t, accepted)
+	require.NoError(t, kit.Until(t.Context(), "it publishes again", func() error {
+		_, err := p.Publish(t.Context(), queue.Task{ID: "one", Queue: "work", Topic: "test"})
+		return err
+	}))
+	accepted, err = queue.AcceptLoss(t.Context(), server.URL(), queue.Options{})
+	require.NoError(t, err)
+	require.False(t, accepted)
 }
 
 func TestRunNeedsAHandlerAndAnOpenQueue(t *testing.T) {

@@ -34,6 +34,7 @@ type deliveriesPage struct {
 	Wrong    string
 	Rows     []deliveryRow
 	Pages    listPages
+	CSV      string // the URL of these rows as CSV
 	LookedAt int
 	Until    wire.Time // the list was read down to this time
 	Short    bool      // the page is short, but the list continues
@@ -97,10 +98,29 @@ func deliveries(v *visit) (pageAnswer, error) {
 	}
 	p.Rows = deliveryRows(v, page.Data)
 	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, page.CompleteSince
-	p.Pages = pagesOf(path, filter.query, cursor, page.NextCursor)
+	p.Pages, p.CSV = pagesOf(path, filter.query, cursor, page.NextCursor), pageURL(path+"/rows.csv", filter.query, cursor)
 	p.Short = page.NextCursor != nil && len(page.Data) < rowsAtOnce
 	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a slow search does not refresh by itself
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
+}
+
+// deliveriesCSV serves GET /deliveries/rows.csv: the rows that the list shows with the same filter and cursor.
+func deliveriesCSV(v *visit) (pageAnswer, error) {
+	filter := filterOf(v.r.URL.Query(), v.srv.Now())
+	if v.Link != nil {
+		filter.query.Del("tenant")
+	}
+	if filter.wrong != "" {
+		return pageAnswer{to: pageURL(v.base+"/deliveries", filter.query, "")}, nil // it says what is wrong
+	}
+	page, err := firstFound(v, filter, v.r.URL.Query().Get("cursor"))
+	if err != nil {
+		return pageAnswer{}, err
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	h.Set("Content-Disposition", `attachment; filename="deliveries.csv"`)
+	return pageAnswer{}, wire.WriteDeliveries(v.w, page.Data)
 }
 
 // An empty page continues with the next one, up to a limit of pages and time. A page of a

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func listed(id, status, more string) string {
@@ -45,6 +47,27 @@ func TestDeliveriesAreListedWithTheirFilters(t *testing.T) {
 	require.Contains(t, page, `/console/jobs/new?kind=retry&amp;status=dead`)
 	require.NotContains(t, page, "Cancel all that match")
 	require.Contains(t, page, `retrying <span class="n">7</span>`)
+}
+
+func TestTheRowsOfAListAreCSVToo(t *testing.T) {
+	api, ask := newTestPages(t, map[string]string{"GET /v1/deliveries": pageOf("c2", 2,
+		listed("a", "dead", `,"message_id":"a","subject":"=1+1","dead_reason":"exhausted","last_status_code":500`))})
+	page := ask(get("/console/deliveries?status=dead&tenant=lu%26men&cursor=c1")).Body.String()
+	const link = "/console/deliveries/rows.csv?cursor=c1&status=dead&tenant=lu%26men"
+	require.Contains(t, page, `href="`+strings.ReplaceAll(link, "&", "&amp;")+`"`)
+	api.calls = nil
+	w := ask(get(link))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.True(t, api.called("GET /v1/deliveries?cursor=c1&limit=50&status=dead&tenant=lu%26men"), api.calls)
+	require.Contains(t, w.Header().Get("Content-Disposition"), "attachment")
+	lines := strings.Split(strings.TrimSpace(w.Body.String()), "\r\n")
+	require.Equal(t, strings.Join(wire.DeliveryColumns(), ","), lines[0])
+	require.Equal(t, "ep_1:a,a,lumen,'=1+1,payment.paid,ep_1,https://api.shop.example/hooks,dead,,,2,500,exhausted,", lines[1])
+	require.Len(t, lines, 2)
+
+	w = ask(get("/console/deliveries/rows.csv?since=yesterday"))
+	require.Equal(t, http.StatusSeeOther, w.Code, "the page says what is wrong")
+	require.Equal(t, "/console/deliveries?since=yesterday", w.Header().Get("Location"))
 }
 
 // What a page did not find may be behind its cursor.

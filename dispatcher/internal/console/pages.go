@@ -14,15 +14,22 @@ type listPages struct {
 // pagesOf returns the links of a page. filter is the query of the list, cursor the one of this
 // page, and next the one of the next page.
 func pagesOf(path string, filter url.Values, cursor string, next *string) (p listPages) {
+	if cursor != "" {
+		p.Newest = pageURL(path, filter, "")
+	}
+	if next != nil {
+		p.Older = pageURL(path, filter, *next)
+	}
+	return p
+}
+
+// pageURL returns the URL of a page of a list.
+func pageURL(path string, filter url.Values, cursor string) string {
 	q := url.Values{}
 	maps.Copy(q, filter)
 	q.Del("cursor")
 	if cursor != "" {
-		p.Newest = (&url.URL{Path: path, RawQuery: q.Encode()}).String()
+		q.Set("cursor", cursor)
 	}
-	if next != nil {
-		q.Set("cursor", *next)
-		p.Older = (&url.URL{Path: path, RawQuery: q.Encode()}).String()
-	}
-	return p
+	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
 }

@@ -57,6 +57,7 @@ func (s *server) routes() []pageRoute {
 		{"GET", "/{$}", "stats", now, onConsole},
 
 		{"GET", "/deliveries", "list-deliveries", deliveries, onBoth},
+		{"GET", "/deliveries/rows.csv", "list-deliveries", deliveriesCSV, onBoth},
 		{"POST", "/deliveries/picked", "retry-message", picked, onBoth},
 		{"GET", "/messages/{id}", "get-message", message, onBoth},
 		{"GET", "/messages/{id}/body", "get-message", body, onBoth},

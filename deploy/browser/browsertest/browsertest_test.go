@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { browsertest.Main(m) }
 
 // policy is as strict as the console's.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 const good = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Good</title><link rel="icon" href="data:,"><meta name="viewport" content="width=device-width">
 <script src="/good.js" defer></script><link rel="stylesheet" href="/good.css"></head><body><main><h1>Good page</h1>

@@ -154,7 +154,7 @@ func New(o Options) (http.Handler, error) {
 
 // policy allows a page to load only this process's files. Inline styles and scripts are
 // refused, so HTML that is injected into a page can't run.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // policy returns the policy of a page. A merchant's page also loads the operator's logo.

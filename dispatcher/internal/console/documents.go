@@ -32,7 +32,7 @@ const problemsPage = "problems"
 // DocumentOptions are what the pages are made of.
 type DocumentOptions struct {
 	Documents fs.FS             // README.md, docs/ and pictures/
-	Files     map[string][]byte // the console's console.css, theme.js, icons.svg and icon.svg
+	Files     map[string][]byte // the console's console.css, inter.woff2, theme.js, icons.svg and icon.svg
 	Version   string
 	PublicURL *url.URL // the public URL of this process; nil: the URL of the request
 	Log       *slog.Logger
@@ -62,7 +62,7 @@ var documentAssets embed.FS
 
 // documentMedias are the kinds of files.
 var documentMedias = map[string]string{
-	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png",
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".png": "image/png",
 }
 
 // NewDocuments returns the handler of all paths that Serves reports. The pages are made on the first
@@ -179,7 +179,7 @@ func (s *documentServer) picture(name string) string {
 }
 
 // documentPolicy allows a page to load only files of this process. Inline styles and scripts are refused.
-const documentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+const documentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // ServeHTTP serves a page or a file.
 func (s *documentServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -183,4 +185,20 @@ func TestAMessageIsAttemptedSentAgainAndCancelled(t *testing.T) {
 // The program parses a page when it is first requested, so only this test parses all of them.
 func TestTheTemplatesOfAllPagesParse(t *testing.T) {
 	require.NoError(t, console.ParsePages())
+}
+
+func TestPagesLoadTheirFontFromHere(t *testing.T) {
+	_, ask := newTestPages(t, nil)
+	w := ask(get("/console/messages/order_17"))
+	require.Contains(t, w.Header().Get("Content-Security-Policy"), "font-src 'self'")
+	file := func(pattern string) string {
+		m := regexp.MustCompile(`href="(/console/static/` + pattern + `)"`).FindStringSubmatch(w.Body.String())
+		require.NotNil(t, m, pattern)
+		return m[1]
+	}
+	font := file(`inter\.[0-9a-f]+\.woff2`)
+	require.Contains(t, ask(get(file(`console\.[0-9a-f]+\.css`))).Body.String(), "url("+path.Base(font)+")")
+	loaded := ask(get(font))
+	require.Equal(t, "font/woff2", loaded.Header().Get("Content-Type"))
+	require.Equal(t, "wOF2", loaded.Body.String()[:4])
 }

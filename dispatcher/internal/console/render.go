@@ -75,7 +75,7 @@ type asset struct {
 var bundles = map[string]string{"console.css": "assets/css", "console.js": "assets/js"}
 
 var medias = map[string]string{
-	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 }
 
 func newResources(b bases, now func() time.Time, of Brand) (*resources, error) {
@@ -171,11 +171,17 @@ func (l *resources) readAssets() error {
 			return err
 		}
 	}
+	l.add(font, plain[font])
+	plain["console.css"] = bytes.ReplaceAll(plain["console.css"], []byte("url("+font+")"), []byte("url("+l.names[font]+")"))
 	for name, text := range plain {
 		l.add(name, text)
 	}
 	return nil
 }
+
+// font is Inter with weights from 400 to 600, and the characters of our own texts: ASCII and some signs. It has
+// the licence beside it. Other characters of what people send come from the system's fonts.
+const font = "inter.woff2"
 
 // Assets returns the styles, scripts and icons of the pages by their names, so that other pages
 // look the same.

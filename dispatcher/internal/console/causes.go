@@ -181,6 +181,7 @@ func failing(v *visit) (pageAnswer, error) {
 		}
 		page.Lanes = append(page.Lanes, c.Lanes...)
 	}
+	page.turn(v)
 	for i := range page.Lanes {
 		page.Lanes[i].TokenAt = wire.Time{} // it changes with the clock
 		if page.Lanes[i].State == "active" {
@@ -188,6 +189,23 @@ func failing(v *visit) (pageAnswer, error) {
 		}
 	}
 	return pageAnswer{template: "lanes", title: "What fails", section: "now", body: page}, nil
+}
+
+// turn leaves the lanes of one page: those behind the one that the cursor names. If it fails no more,
+// the first page is shown.
+func (p *lanesPage) turn(v *visit) {
+	query := v.r.URL.Query()
+	cursor := query.Get("cursor")
+	from := slices.IndexFunc(p.Lanes, func(l wire.LaneState) bool { return l.Lane == cursor }) + 1
+	if from == 0 {
+		cursor = ""
+	}
+	var next *string
+	if p.Lanes = p.Lanes[from:]; len(p.Lanes) > rowsAtOnce {
+		p.Lanes = p.Lanes[:rowsAtOnce]
+		next = &p.Lanes[rowsAtOnce-1].Lane
+	}
+	p.Pages = pagesOf(v.base+"/failing", query, cursor, next)
 }
 
 // causeParam is the parameter and the form field with the key of a cause.

@@ -62,15 +62,31 @@ func TestNowSaysFirstWhatFailsAndWhy(t *testing.T) {
 
 func TestEachCauseListsItsDestinations(t *testing.T) {
 	_, pages := newTestPages(t, outageAnswers())
+	older := regexp.MustCompile(`href="(/console/failing[^"]*cursor=ep_[^"]*)"`)
 	for path, want := range map[string]int{"?cause=status-503": 60, "?cause=timeout": 30, "?cause=status-401": 2, "": 92, "?cause=tls": 0, "?cause=": 0} {
-		w := pages(get("/console/failing" + path))
-		require.Equal(t, http.StatusOK, w.Code)
-		require.Equal(t, want, strings.Count(w.Body.String(), `<tr id="lane-`), path)
-		require.NotContains(t, w.Body.String(), "s-active")
-		if want == 0 {
-			require.Contains(t, w.Body.String(), "No destination fails so now.")
+		seen := map[string]bool{}
+		for next := "/console/failing" + path; next != ""; {
+			w := pages(get(next))
+			require.Equal(t, http.StatusOK, w.Code)
+			rows := regexp.MustCompile(`<tr id="lane-([^"]+)`).FindAllStringSubmatch(w.Body.String(), -1)
+			require.LessOrEqual(t, len(rows), 50)
+			for _, row := range rows {
+				require.False(t, seen[row[1]], "%s comes twice", row[1])
+				seen[row[1]] = true
+			}
+			require.NotContains(t, w.Body.String(), "s-active")
+			if want == 0 {
+				require.Contains(t, w.Body.String(), "No destination fails so now.")
+			}
+			next = ""
+			if m := older.FindStringSubmatch(w.Body.String()); m != nil {
+				next = strings.ReplaceAll(m[1], "&amp;", "&")
+			}
 		}
+		require.Len(t, seen, want, path)
 	}
+	page := pages(get("/console/failing?cursor=ep_gone")).Body.String()
+	require.Equal(t, 50, strings.Count(page, `<tr id="lane-`), "where a page began works again, so the list begins anew")
 }
 
 func TestAllDestinationsOfACauseAreTriedAgainOrPaused(t *testing.T) {

@@ -67,7 +67,7 @@ func TestANewcomerFindsTheWay(t *testing.T) {
 	b.Click("button", "Preview a replay")
 	b.WaitFor("Oldest")
 	b.In("main", "").Click("button", "Replay")
-	b.WaitFor("1 of 1")
+	b.WaitFor("done", "Replay") // on a slow machine more than one message has died by now
 	b.Click("link", "Deliveries")
 	b.Fill("searchbox", "Search", "acorn-books_order-1001_1")
 	b.Press("Enter")

@@ -131,7 +131,7 @@ func TestWhatWasNotCarriedOutIsRepeated(t *testing.T) {
 				if command[0] != "EVALSHA" {
 					return ""
 				}
-				if said.Add(1) <= 3 && word != "NOSCRIPT" || said.Load() == 1 {
+				if said.Add(1) <= 3 {
 					return "-" + says + "\r\n"
 				}
 				ran.Add(1)

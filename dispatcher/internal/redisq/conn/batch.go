@@ -27,9 +27,9 @@ type Call struct {
 	Now   time.Time // by its master's clock, if the batch requests it
 	Sent  time.Time // by this host's clock, before it was last sent
 
-	ran    *redis.Cmd // the script's command
-	load   bool       // the script must be loaded first
-	loaded bool       // the script was loaded
+	ran   *redis.Cmd // the script's command
+	load  bool       // the script must be loaded first
+	loads int        // how often the script was loaded for it
 }
 
 // Batch is one round trip to all masters of its calls.
@@ -98,7 +98,7 @@ func (c *Client) Send(ctx context.Context, b Batch) []Call {
 	todo := make([]int, 0, len(b.Calls))
 	for i := range b.Calls {
 		e := &b.Calls[i]
-		e.Reply, e.Weak, e.loaded = Reply{Err: moved}, nil, false // it may have been sent before
+		e.Reply, e.Weak, e.loads = Reply{Err: moved}, nil, 0 // it may have been sent before
 		if moved == nil {
 			todo = append(todo, i)
 		}
@@ -174,7 +174,7 @@ func (c *Client) roundTrip(ctx context.Context, master *redis.Client, b *Batch, 
 			if !loaded {
 				pipe.ScriptLoad(ctx, b.Script.Text())
 			}
-			loaded, e.load, e.loaded = true, false, true
+			loaded, e.load, e.loads = true, false, e.loads+1
 		}
 	}
 	first := pipe.Len()

@@ -29,6 +29,9 @@ const (
 	triesLeast = 5
 )
 
+// loadsMost is how often the script of one call is loaded. A server that forgets it at once is no store.
+const loadsMost = 3
+
 // passing are the responses for a temporary reason, which say that nothing was done. A
 // slot is being moved, its replica takes over, or the node loads its data, is a replica
 // by now, or is busy with another script. ASK is never followed, because that node does
@@ -46,8 +49,9 @@ func (c *Client) mayRepeat(e *Call, began time.Time, tries int) (after time.Dura
 		return 0, false
 	}
 	word := Word(e.Err)
-	if strings.HasPrefix(word, "NOSCRIPT") && !e.loaded {
-		// The node was restarted, or took over from another. Scripts are not replicated.
+	if strings.HasPrefix(word, "NOSCRIPT") && e.loads < loadsMost {
+		// The node was restarted, or took over from another. Scripts are not replicated. Somebody may flush
+		// the scripts between the load and the call.
 		e.load = true
 		return 0, true
 	}

@@ -67,7 +67,7 @@ build: ## build the one binary, static, to bin/hookladder
 
 # The packages with goroutines that share memory: their tests run with the race detector. It makes
 # tests several times slower, and needs a second compilation of all packages below them.
-RACED := $(addprefix ./dispatcher/,client queue internal/callers internal/endpoints internal/metrics internal/redisq/conn)
+RACED := $(addprefix ./dispatcher/,client queue queue/queuetest internal/callers internal/endpoints internal/metrics internal/redisq/conn)
 # The same for packages of which some tests do without it.
 HALF_RACED := $(addprefix ./dispatcher/,internal/engine internal/redisq app internal/egress)
 # Tests of HALF_RACED that do, because with it they take as long as all others. Each case of the queue

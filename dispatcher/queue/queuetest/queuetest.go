@@ -18,6 +18,7 @@ package queuetest
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,13 @@ func Open(tb testing.TB, o queue.Options) *queue.Queue {
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true) // expiries follow the simulated time
 	o.Forgetful = true
+	if dead := o.OnDead; dead != nil {
+		o.OnDead = func(ctx context.Context, d queue.Dead) {
+			turn.Add(1)
+			defer turn.Add(1)
+			dead(ctx, d)
+		}
+	}
 	o.Dial = func(context.Context, string, string) (net.Conn, error) {
 		c, err := store.Dial()
 		if err != nil {
@@ -48,6 +56,13 @@ func Open(tb testing.TB, o queue.Options) *queue.Queue {
 		store.Close()
 		tb.Fatal(err)
 	}
+	q.Use(func(next queue.HandlerFunc) queue.HandlerFunc {
+		return func(ctx context.Context, d queue.Delivery) error {
+			turn.Add(1)
+			defer turn.Add(1)
+			return next(ctx, d)
+		}
+	})
 	tb.Cleanup(func() {
 		if err := q.Close(); err != nil {
 			tb.Error(err)
@@ -76,9 +91,15 @@ func Run(tb testing.TB, q *queue.Queue) {
 // waits up to a millisecond for more work, and due times are whole milliseconds.
 const moment = 20 * time.Millisecond
 
+// turn tells the race detector that what a test did before Advance is before the handlers that run
+// meanwhile, and that a handler that has returned is before the next one. synctest.Wait tells it that
+// all of them are before what the test does afterwards.
+var turn atomic.Int64
+
 // Advance lets d pass, and a moment of 20 ms. Then everything that was due has been handled,
-// unless a handler itself waits for longer.
+// unless a handler itself waits for longer. So a test and its handlers need no lock for what they share.
 func Advance(d time.Duration) {
+	turn.Add(1)
 	time.Sleep(d + moment)
 	synctest.Wait()
 }

@@ -195,4 +195,7 @@ func TestAJobsPageSaysWhatCameOfTheFirstAttempts(t *testing.T) {
 	require.NotContains(t, page, "status 401", "it failed before the job began")
 	require.NotContains(t, page, " %")
 	require.Less(t, strings.Index(page, "first-ep_2"), strings.Index(page, "first-ep_1"), "what fails is first")
+	require.NotContains(t, page, "try again to send them now")
+	answers["GET /v1/jobs/job_7"] = strings.Replace(answers["GET /v1/jobs/job_7"], `"state":"waiting"`, `"state":"done"`, 1)
+	require.Contains(t, pages(get("/console/jobs/job_7")).Body.String(), "try again to send them now", "the job sends none of the two that wait for their time")
 }

@@ -51,7 +51,7 @@ type Options struct {
 	Sessions Sessions                                                           // the sessions of browsers that signed in
 	Link     func(ctx context.Context, token string) (dispatcher.Link, error)   // returns the link of a token
 	Shown    Shown                                                              // the stored results of actions
-	Signing  func(ctx context.Context, id string) (*dispatcher.Endpoint, error) // returns an endpoint with its secrets, for the check of a signature alone; nil: none are checked
+	Signing  func(ctx context.Context, id string) (*dispatcher.Endpoint, error) // returns an endpoint with its secrets, for the check of a signature alone, or dispatcher.ErrNoEndpoint
 	Meter    LinkMeter                                                          // counts the changes of links
 	Form     ReadForm                                                           // reads the forms of visitors; nil: without a budget
 

@@ -82,6 +82,9 @@ func firstAttemptOf(j wire.Job, l wire.LaneState) firstAttempt {
 		f.Text = "Nothing is sent: it is " + l.State + "."
 	case !fails(l.State, l.FailingSince):
 		f.Works, f.Text = true, "It works. What waits is sent now, as fast as the receiver takes it."
+		if j.State == "done" && l.Waiting > l.Ready { // the job had read its list when these failed
+			f.Text = "It works. Some failed after this had begun, and wait for their next attempt: try again to send them now."
+		}
 	case failed:
 		if f.State == "active" {
 			f.State = "failing" // as elsewhere in the console

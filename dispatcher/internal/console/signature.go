@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,15 +70,15 @@ func signature(v *visit) (pageAnswer, error) {
 		p.Without = "It goes to no endpoint. What is sent to a bare URL or a queue is checked with hookladder verify."
 	case m.BodySHA256 != "":
 		p.Without = "Its body is not kept any more, or your key lacks the scope bodies, so nothing can be compared."
-	case v.srv.Signing == nil:
-		p.Without = "This process checks no signatures."
 	}
 	if p.Without == "" {
 		e, err := v.srv.Signing(v.ctx, d.Destination)
-		if err != nil {
-			return pageAnswer{}, err
+		if err == nil {
+			err = p.check(v, e, &m, d)
+		} else if errors.Is(err, dispatcher.ErrNoEndpoint) {
+			p.Without, err = "Its endpoint was deleted, and the secret with it, so nothing can be compared.", nil
 		}
-		if err := p.check(v, e, &m, d); err != nil {
+		if err != nil {
 			return pageAnswer{}, err
 		}
 	}

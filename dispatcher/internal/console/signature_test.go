@@ -46,14 +46,14 @@ func newSignatureTest(t *testing.T, change ...func(*console.Options)) func(*http
 	secret, err := signer.ParseSecret(signedSecret)
 	require.NoError(t, err)
 	older := signer.NewSecret()
-	ask := newTestConsole(t, api.ServeHTTP, always, append(change, func(o *console.Options) {
+	ask := newTestConsole(t, api.ServeHTTP, always, append([]func(*console.Options){func(o *console.Options) {
 		o.Signing = func(_ context.Context, id string) (*dispatcher.Endpoint, error) {
 			require.Equal(t, "ep_1", id)
 			return &dispatcher.Endpoint{ID: id, Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{
 				{Secret: secret}, {Secret: older, Until: attemptAt.Add(-time.Hour)},
 			}}, nil
 		}
-	})...)
+	}}, change...)...)
 	return func(r *http.Request) string {
 		page := ask(r).Body.String()
 		require.NotContains(t, page, signedSecret[6:30], "the secret stays here")
@@ -119,6 +119,16 @@ func TestThePageOfASignatureShowsWhatWasSigned(t *testing.T) {
 	}
 	page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {"v1,abc"}, "timestamp": {"today"}}))
 	require.Contains(t, page, "whole seconds")
+}
+
+// A message is kept for longer than an endpoint that is deleted.
+func TestTheSignatureOfADeletedEndpointCantBeChecked(t *testing.T) {
+	ask := newSignatureTest(t, func(o *console.Options) {
+		o.Signing = func(context.Context, string) (*dispatcher.Endpoint, error) { return nil, dispatcher.ErrNoEndpoint }
+	})
+	page := ask(get("/console/messages/order_17/signature"))
+	require.Contains(t, page, "Its endpoint was deleted")
+	require.NotContains(t, page, "Redis")
 }
 
 // A signature that a receiver still accepts could be replayed by somebody who may only look.

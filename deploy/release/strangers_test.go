@@ -46,6 +46,7 @@ func newNetwork(t testing.TB, addresses ...string) network {
 	ready := filepath.Join(t.TempDir(), "ready")
 	script := `ip link set lo up; ready=$1; shift; for address; do ip address add "$address/32" dev lo; done; echo >"$ready"; exec sleep infinity`
 	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--net", "--pid", "--fork", "--kill-child", "/bin/sh", "-euc", script, "network", ready}, addresses...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test that is killed
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

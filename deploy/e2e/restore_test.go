@@ -74,7 +74,7 @@ func TestALostStoreIsMadeOfItsArchiveAgain(t *testing.T) {
 	i = w.serve(settings...)
 	got := i.delivery("climbs")
 	require.Equal(t, []any{"retrying", 3}, []any{got.Status, got.Attempts})
-	require.WithinDuration(t, climbs.NextAttemptAt.Time, got.NextAttemptAt.Time, 2*time.Millisecond, "at its place on the ladder")
+	require.WithinDuration(t, climbs.NextAttemptAt.Time, got.NextAttemptAt.Time, time.Millisecond, "at its place on the ladder")
 	_, err = i.Retry(t.Context(), "climbs", "")
 	require.NoError(t, err)
 	i.until("climbs", "delivered")

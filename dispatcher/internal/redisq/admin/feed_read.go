@@ -106,6 +106,9 @@ func (r *passage) entry(e *redis.XMessage) {
 			continue
 		}
 		event.At = at
+		if event.Kind == archive.Retry && !l.Next.IsZero() {
+			event.Wait = l.Next.Sub(at) // the entry may be written a little after settle read the clock
+		}
 		if event.Anew { // the archive may have it as finished, or not have it
 			r.accept(archive.Accepted{ID: l.ID.Message, At: at, Due: at, Again: true, Lanes: []dispatcher.Lane{l.ID.Lane}})
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
@@ -395,5 +396,28 @@ func TestAnEventHasItsAttempt(t *testing.T) {
 		folded := archive.Fold([]archive.Part{p}, nil)
 		require.Equal(a.T, redisqtest.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
 		require.WithinDuration(a.T, a.Now.Add(5*time.Minute), folded.Open[0].Due, 2*time.Millisecond)
+	})
+}
+
+// The script that settles an attempt may be held up between reading the clock and writing to the log.
+func TestARetryIsArchivedWithItsDueTime(t *testing.T) {
+	onBoth(t, func(a *archived) {
+		a.accept(1, 10)
+		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
+		require.NoError(a.T, err)
+		attempt := dispatcher.Attempt{Number: 1, At: a.Now, Status: 503, Verdict: dispatcher.Retry}
+		_, _, err = a.store.Settle(a.T.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: time.Minute}})
+		require.NoError(a.T, err)
+
+		client, log := a.Client, keys.Tag(a.Options.Project, 0)+keys.Attempts
+		entries, err := client.XRevRangeN(a.T.Context(), log, "+", "-", 1).Result()
+		require.NoError(a.T, err)
+		at, err := archive.ParsePosition(entries[0].ID)
+		require.NoError(a.T, err)
+		at.MS += 300
+		require.NoError(a.T, client.XDel(a.T.Context(), log, entries[0].ID).Err())
+		require.NoError(a.T, client.XAdd(a.T.Context(), &redis.XAddArgs{Stream: log, ID: at.String(), Values: entries[0].Values}).Err())
+		folded := archive.Fold([]archive.Part{a.read()}, nil)
+		require.Equal(a.T, a.Now.Add(time.Minute).UnixMilli(), folded.Open[0].Due.UnixMilli())
 	})
 }

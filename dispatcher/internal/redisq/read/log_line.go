@@ -31,13 +31,14 @@ type LogLine struct {
 	Reason  string // of a death; of a note as in common.lua
 	Attempt dispatcher.Attempt
 	Wait    time.Duration // of a retry
+	Next    time.Time     // of a retry: its due time; zero: the log has only the wait
 }
 
 // LogLines returns the lines of an entry, in their order.
 func LogLines(values map[string]any) iter.Seq[LogLine] {
 	return func(yield func(LogLine) bool) {
 		for _, l := range linesOf(values) {
-			if !yield(LogLine{ID: l.id, Verdict: l.verdict, Code: l.code, Reason: l.reason, Attempt: l.attempt, Wait: l.wait}) {
+			if !yield(LogLine{ID: l.id, Verdict: l.verdict, Code: l.code, Reason: l.reason, Attempt: l.attempt, Wait: l.wait, Next: l.next}) {
 				return
 			}
 		}

@@ -86,7 +86,7 @@ func (v *visitor) read(blocks []pageBlock) {
 	}
 }
 
-// readme prepares the folder of the source: a configuration of Redis, and make.
+// readme prepares the folder of the source: a configuration of Redis, and make, which only says what it would do.
 func readme(v *visitor) {
 	port := redistest.FreePort(v.t)
 	config, err := os.ReadFile(filepath.Join(top(v.t), "deploy", "redis.conf"))
@@ -94,8 +94,11 @@ func readme(v *visitor) {
 	require.NoError(v.t, os.Mkdir(filepath.Join(v.dir, "deploy"), 0o700))
 	config = append(config, fmt.Sprintf("\nport %d\n", port)...)
 	require.NoError(v.t, os.WriteFile(filepath.Join(v.dir, "deploy", "redis.conf"), config, 0o600))
-	v.stub("make", dryRun(v.t)) // it is built already
-	v.swaps = append([]string{"go run ./cmd/hookladder dev", "exec hookladder dev --receiver " + v.swaps[5]}, v.swaps...)
+	v.stub("make", dryRun(v.t))
+	v.swaps = append([]string{
+		"go run ./cmd/hookladder dev", "exec hookladder dev --receiver " + v.swaps[5],
+		"go build -o bin/hookladder ./cmd/hookladder", "true", // it is built already
+	}, v.swaps...)
 	v.swaps = append(v.swaps, "127.0.0.1:6379", fmt.Sprint("127.0.0.1:", port))
 	v.hooks["attempt 1  503"] = pageHook{before: v.pastePrinted}
 	v.hooks["dev --demo"] = pageHook{after: func(string) { v.untilShown(v.daemon, "") }}

@@ -170,6 +170,7 @@ func parts() []part {
 		{"slow", "100 destinations that answer after 200 ms, and 1,024 after 2 s, with 1,024 permits", nil, measureSlow},
 		{"through", "64 publishers through the API while it delivers, one by one and in batches of 100", nil, measureThrough},
 		{"accept", "64 publishers and no delivery, one by one and in batches of 100, fsync everysec and always", nil, measureAccept},
+		{"masters", "three masters against one server: Redis' CPU time of a delivery", nil, measureMasters},
 		latenessPart(), latencyPart(), waitingPart(), isolationPart(), newcomersPart(),
 	}
 }

@@ -169,7 +169,7 @@ const (
 type slowLog struct{ of *redis.Client }
 
 func logCommands(ctx context.Context, st *store) (*slowLog, error) {
-	s := &slowLog{of: st.node.Client}
+	s := &slowLog{of: st.nodes[0].Client}
 	return s, errors.Join(
 		s.ask(ctx, "config", "set", "slowlog-max-len", slowLogMost),
 		s.ask(ctx, "slowlog", "reset"),

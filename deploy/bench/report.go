@@ -81,7 +81,7 @@ func (l *lab) facts(ctx context.Context, r *Report) (err error) {
 		return err
 	}
 	defer stopping(&err, st.stop)
-	text, err := st.info(ctx, "server")
+	text, err := st.nodes[0].Client.Info(ctx, "server").Result()
 	if err != nil {
 		return err
 	}

@@ -25,14 +25,19 @@ type rig struct {
 const warmUp = 2_000
 
 func (l *lab) rig(ctx context.Context, appendfsync string, env ...string) (g *rig, err error) {
-	g = &rig{lab: l}
+	st, err := l.store(ctx, appendfsync)
+	if err != nil {
+		return nil, err
+	}
+	return l.rigOn(ctx, st, env...)
+}
+
+func (l *lab) rigOn(ctx context.Context, st *store, env ...string) (g *rig, err error) {
+	g = &rig{lab: l, store: st}
 	if g.receiver, err = l.receiver(ctx); err != nil {
 		return nil, err
 	}
-	if g.store, err = l.store(ctx, appendfsync); err != nil {
-		return nil, err
-	}
-	g.serve, err = l.serve(ctx, g.store, env...)
+	g.serve, err = l.serve(ctx, st, env...)
 	return g, err
 }
 

@@ -11,15 +11,47 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit"
 )
 
-// store is a real redis-server.
+// store is a real redis-server, or a cluster of them.
 type store struct {
-	url  string // in the format of REDIS_URL
-	node *kit.Redis
+	url   string // in the format of REDIS_URL
+	nodes []*kit.Redis
 }
 
-// store starts a store, which writes its file to disk every second, or whenever
-// appendfsync says so. It runs until its stop, or until the end of the lab.
+// store starts a store of one server, which writes its file to disk every second, or
+// whenever appendfsync says so. It runs until its stop, or until the end of the lab.
 func (l *lab) store(ctx context.Context, appendfsync string) (*store, error) {
+	return l.servers(ctx, 1, appendfsync)
+}
+
+// cluster starts a cluster of so many masters without replicas, or a plain server for one.
+func (l *lab) cluster(ctx context.Context, masters int) (*store, error) {
+	st, err := l.servers(ctx, masters, "")
+	if err != nil || masters == 1 {
+		return st, err
+	}
+	if err := kit.Join(ctx, st.nodes, masters); err != nil {
+		return nil, err
+	}
+	return st, kit.WaitOK(ctx, st.nodes)
+}
+
+// servers starts the servers of a store. More than one are nodes of a cluster that is
+// not made yet.
+func (l *lab) servers(ctx context.Context, n int, appendfsync string) (*store, error) {
+	st := &store{}
+	l.own(st.stop)
+	for range n {
+		r, err := l.server(ctx, appendfsync, n > 1)
+		if err != nil {
+			return nil, err
+		}
+		st.nodes = append(st.nodes, r)
+	}
+	st.url = kit.URLOf(st.nodes)
+	return st, nil
+}
+
+func (l *lab) server(ctx context.Context, appendfsync string, cluster bool) (*kit.Redis, error) {
 	dir, err := os.MkdirTemp(l.dir, "redis")
 	if err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
@@ -31,7 +63,7 @@ func (l *lab) store(ctx context.Context, appendfsync string) (*store, error) {
 		settings = append(settings, "appendfsync "+appendfsync)
 	}
 	r, err := kit.StartRedis(ctx, kit.RedisOptions{
-		Program: l.o.RedisServer, Dir: dir, Settings: settings,
+		Program: l.o.RedisServer, Dir: dir, Settings: settings, Cluster: cluster,
 		Start: func(c kit.Command) (*kit.Process, error) { return l.start(ctx, c) },
 	})
 	if errors.Is(err, kit.ErrNoServer) {
@@ -40,16 +72,18 @@ func (l *lab) store(ctx context.Context, appendfsync string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &store{url: kit.URLOf([]*kit.Redis{r}), node: r}
-	l.own(st.stop)
 	r.Process.Guard(l.fault)
-	return st, nil
+	return r, nil
 }
 
-// stop kills the server and removes its files.
+// stop kills the servers and removes their files.
 func (st *store) stop() error {
-	st.node.Close()
-	return os.RemoveAll(st.node.Dir)
+	var errs []error
+	for _, r := range st.nodes {
+		r.Close()
+		errs = append(errs, os.RemoveAll(r.Dir))
+	}
+	return errors.Join(errs...)
 }
 
 // sentOnly are commands that no script can run, so a client sent each of them. The
@@ -59,36 +93,45 @@ var sentOnly = []string{
 	"script", "wait", "waitaof", "multi", "exec", "subscribe", "ping",
 }
 
-// cpu returns the CPU time of the server so far, in microseconds.
+// cpu returns the CPU time of all servers so far, in microseconds.
 func (st *store) cpu(ctx context.Context) (micros float64, err error) {
-	text, err := st.info(ctx, "cpu")
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
-		seconds, err := field(text, name)
-		if err != nil {
-			return 0, err
+	return st.sum(ctx, "cpu", func(text string) (micros float64, err error) {
+		for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+			seconds, err := field(text, name)
+			if err != nil {
+				return 0, err
+			}
+			micros += seconds * 1e6
 		}
-		micros += seconds * 1e6
-	}
-	return micros, nil
+		return micros, nil
+	})
 }
 
-// memory returns the memory of the server now, in bytes.
+// memory returns the memory of all servers now, in bytes.
 func (st *store) memory(ctx context.Context) (bytes float64, err error) {
-	text, err := st.info(ctx, "memory")
-	if err != nil {
-		return 0, err
-	}
-	return field(text, "used_memory")
+	return st.sum(ctx, "memory", func(text string) (float64, error) { return field(text, "used_memory") })
 }
 
 // calls returns the number of commands that clients have sent so far. A script counts
 // as one.
 func (st *store) calls(ctx context.Context) (total float64, err error) {
-	text, err := st.info(ctx, "commandstats")
-	return callsIn(text), err
+	return st.sum(ctx, "commandstats", func(text string) (float64, error) { return callsIn(text), nil })
+}
+
+// sum adds a value of a section of INFO over all servers.
+func (st *store) sum(ctx context.Context, section string, value func(text string) (float64, error)) (total float64, err error) {
+	for _, r := range st.nodes {
+		text, err := r.Client.Info(ctx, section).Result()
+		if err != nil {
+			return 0, fmt.Errorf("ask redis-server: %w", err)
+		}
+		n, err := value(text)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // callsIn counts the calls in the text of INFO commandstats:
@@ -108,15 +151,6 @@ func callsIn(text string) (total float64) {
 		}
 	}
 	return total
-}
-
-// info returns a section of the server's INFO.
-func (st *store) info(ctx context.Context, section string) (string, error) {
-	text, err := st.node.Client.Info(ctx, section).Result()
-	if err != nil {
-		return "", fmt.Errorf("ask redis-server: %w", err)
-	}
-	return text, nil
 }
 
 // field returns one number of an INFO text.

@@ -39,7 +39,7 @@ func TestALinkIsMadeListedAndRevokedByTheCommand(t *testing.T) {
 	require.Regexp(t, `^`+made.ID+` +m8 +all +view +- +local +\S`, lines[1])
 	require.Regexp(t, `^lnk_[a-z2-7]{20} +m7 +`+shop.ID+` +manage +Anna +local +\S`, lines[2])
 	require.NotContains(t, got.out, token)
-	require.Equal(t, []string{made.ID}, offered(t, env, "link revoke "+made.ID[:9]))
+	untilOffered(t, []string{made.ID}, env, "link revoke "+made.ID[:9])
 
 	got = command(t, env, "", "link", "revoke", made.ID)
 	require.Equal(t, exitOK, got.code, got.err)

@@ -65,7 +65,7 @@ type deliveryRow struct {
 // deliveries serves GET /deliveries.
 func deliveries(v *visit) (pageAnswer, error) {
 	query := v.r.URL.Query()
-	q := strings.TrimSpace(strings.TrimLeft(query.Get("q"), "/ "))
+	q := searched(v.r)
 	p := deliveriesPage{Query: q, Clear: v.base + "/deliveries", Picked: v.base + "/deliveries/picked", Reasons: deadReasons}
 	filter := filterOf(query, v.srv.Now())
 	if v.Link != nil {
@@ -79,13 +79,13 @@ func deliveries(v *visit) (pageAnswer, error) {
 	}
 	path := v.base + "/deliveries"
 	cursor := query.Get("cursor")
-	p.describe(v, filter, path)
 	page, status, err := wire.Page{}, 0, error(nil)
 	if p.Wrong = filter.wrong; p.Wrong == "" {
-		page, err = firstFound(v, filter, cursor)
+		page, err = p.find(v, &filter, cursor)
 	} else {
 		status = http.StatusUnprocessableEntity
 	}
+	p.describe(v, filter, path)
 	var problem *client.Problem
 	if errors.As(err, &problem) && !wrongCursor(problem) && (problem.Status == http.StatusUnprocessableEntity || problem.Status == http.StatusBadRequest) {
 		p.Wrong, status, err = problem.Problem.Error(), problem.Status, nil
@@ -96,12 +96,53 @@ func deliveries(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
+	if q != "" && cursor == "" && page.NextCursor == nil {
+		if to := onlyMessage(v, page.Data); to != "" {
+			return pageAnswer{to: to}, nil
+		}
+	}
 	p.Rows = deliveryRows(v, page.Data)
 	p.LookedAt, p.Until, p.Since = page.LookedAt, page.LookedUntil, page.CompleteSince
 	p.Pages, p.CSV = pagesOf(path, filter.query, cursor, page.NextCursor), pageURL(path+"/rows.csv", filter.query, cursor)
 	p.Short = page.NextCursor != nil && len(page.Data) < rowsAtOnce
 	p.Live = cursor == "" && !p.Short && p.Wrong == "" // a slow search does not refresh by itself
 	return pageAnswer{template: "deliveries", title: "Deliveries", section: "deliveries", status: status, body: p}, nil
+}
+
+// searched returns the text that a person typed into the search box. The key that leads there may be
+// typed too.
+func searched(r *http.Request) string {
+	return strings.TrimSpace(strings.TrimLeft(r.URL.Query().Get("q"), "/ "))
+}
+
+// find reads the list. A search that finds nothing looks for a topic at last, if the text has a dot as
+// topics have.
+func (p *deliveriesPage) find(v *visit, filter *deliveryFilter, cursor string) (wire.Page, error) {
+	page, err := firstFound(v, *filter, cursor)
+	if err != nil || len(page.Data) > 0 || page.NextCursor != nil || p.Topic == "" || !strings.Contains(p.Query, ".") {
+		return page, err
+	}
+	filter.query.Del("subject_like")
+	filter.query.Add("topic", p.Query)
+	p.Looked, p.Topic = p.Looked+"; and then as a topic", ""
+	return firstFound(v, *filter, cursor)
+}
+
+// onlyMessage returns the URL of the message of all these deliveries; empty: there are several, or none.
+func onlyMessage(v *visit, list []wire.Delivery) string {
+	if len(list) == 0 {
+		return ""
+	}
+	id, to := messageOf(list[0].ID), ""
+	for _, d := range list {
+		if messageOf(d.ID) != id {
+			return ""
+		}
+	}
+	if len(list) == 1 {
+		to = anchor(list[0].Destination)
+	}
+	return v.base + "/messages/" + url.PathEscape(id) + to
 }
 
 // deliveriesCSV serves GET /deliveries/rows.csv: the rows that the list shows with the same filter and cursor.

@@ -145,12 +145,23 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	for q, want := range map[string]string{
 		"https://api.shop.example/hooks/payments": "/console/endpoints/ep_8", "https://api.shop.example": "/console/endpoints/ep_8", "API.shop.example": "/console/endpoints/ep_8",
 		"shop.example": "/console/endpoints?like=shop.example", "https://api.shop.example/other": "was looked for as a URL, since no endpoint has it.",
-		"payment.paid": `href="/console/deliveries?topic=payment.paid"`,
+		"order":        `href="/console/deliveries?topic=order"`,
+		"payment.paid": "this uid, tenant or host; and then as a topic.",
 	} {
 		require.Contains(t, to(q), want, q)
 	}
+	api.answers["GET /v1/deliveries?limit=50&topic=payment.paid"] = pageOf("null", 2, listed("a", "dead", ""), listed("b", "dead", ""))
+	require.Contains(t, to("payment.paid"), "/console/messages/a?to=ep_1")
 	api.answers["GET /v1/endpoints?like=far.example&limit=100"] = `{"data":[],"next_cursor":"c2"}`
 	require.Contains(t, to("far.example"), "or host among the newest", "the search is bounded, and says so")
+
+	const number = "GET /v1/deliveries?limit=50&subject_like=order+4711"
+	api.answers[number] = pageOf("null", 1, listed("only", "dead", ""))
+	require.Equal(t, "/console/messages/only?to=ep_1", ask(get("/console/deliveries?q=order+4711")).Header().Get("Location"), "one hit")
+	api.answers[number] = pageOf("null", 2, listed("only", "dead", ""), strings.ReplaceAll(listed("only", "delivered", ""), "ep_1", "ep_2"))
+	require.Equal(t, "/console/messages/only", ask(get("/console/deliveries?q=order+4711")).Header().Get("Location"), "one message")
+	api.answers[number] = pageOf("c2", 1, listed("only", "dead", ""))
+	require.Contains(t, to("order 4711"), `<a class="row-link clip order" href="/console/messages/only?to=ep_1"`, "there may be more")
 
 	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
 		page = to(q)

@@ -259,6 +259,7 @@ func (l *resources) serve(w http.ResponseWriter, r *http.Request) {
 type frame struct {
 	Title, Section string
 	Base, URL      string // Base is /console or /link; URL is path and query of this page
+	Query          string // what was searched; empty: nothing
 	Still          bool   // the page shows the result of an action and does not refresh
 	Acted          bool   // the page also shows the result of an action; it refreshes from URL, and the result stays
 	Project        string
@@ -314,7 +315,7 @@ var results = map[string]string{
 func (s *server) render(v *visit, a pageAnswer) {
 	f := frame{
 		Title: a.title, Section: a.section, Base: v.base, URL: cmp.Or(v.at, v.r.URL.RequestURI()), Still: v.at != "" && !a.goesOn, Acted: v.at != "" && a.goesOn, Project: s.Project, Version: s.Version,
-		Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body, may: v.May,
+		Query: searched(v.r), Visitor: v.Visitor, Keyless: s.Keyless(), Result: results[v.r.URL.Query().Get("told")], Brand: s.Brand, Now: s.Now(), Body: a.body, may: v.May,
 	}
 	if f.About = subjects[a.template]; v.base == s.link {
 		f.About = merchantSubjects[a.template]

@@ -39,7 +39,7 @@ const keep = {
 // typed tells whether a person changed a field. A refresh that was slow must not take that back.
 function typed(node) {
   if (node.matches("main select")) return [...node.options].some((o) => o.defaultSelected && !o.selected);
-  return node.matches("main input, main textarea") && node.value !== node.defaultValue;
+  return node.matches("main input, main textarea, #q") && node.value !== node.defaultValue;
 }
 
 async function refresh() {

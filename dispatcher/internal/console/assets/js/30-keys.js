@@ -19,12 +19,10 @@ async function copy(text, near) {
   if (near) { near.dataset.copied = ""; setTimeout(() => delete near.dataset.copied, 1200); }
 }
 
-// search goes to the search of the page, or to the one that finds everything.
 function search() {
-  const s = document.querySelector("main input[type=search]");
-  if (s) { s.focus(); s.select(); } else location.href = document.body.dataset.base + "/deliveries#q";
+  const s = document.getElementById("q");
+  if (s) { s.focus(); s.select(); }
 }
-if (location.hash === "#q") search();
 
 document.addEventListener("click", (e) => {
   const b = e.target.closest("[data-copy]");

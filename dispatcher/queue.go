@@ -228,6 +228,7 @@ type Trimmed struct {
 	Unused   []LaneVersion // unused lanes of endpoints, whose states stay
 	More     bool
 	Asked    int // parts of the queue that were called; 0: there was nothing to delete
+	Left     int // deliveries that ended in parts that were not called, because few did there
 }
 
 // TrimWhere selects the parts of the queue for a Trim.
@@ -235,8 +236,8 @@ type TrimWhere uint8
 
 // The selections of a Trim.
 const (
-	TrimEnded TrimWhere = iota // parts in which deliveries ended after the last Trim
-	TrimAged                   // also the next part in turn, because deliveries age without work
+	TrimEnded TrimWhere = iota // parts in which many deliveries ended after the last Trim, or some did a second ago
+	TrimAged                   // all parts in which deliveries ended, and the next part in turn, because deliveries age without work
 	TrimMore                   // parts in which the last Trim found more than a batch
 	TrimFull                   // parts without free memory, to make room
 )

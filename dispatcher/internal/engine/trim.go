@@ -55,6 +55,14 @@ func (t *trimmer) ended(n int) {
 	}
 }
 
+// left counts deliveries that ended and that the last trim left for a later one. A poll requests it, if
+// no more deliveries end.
+func (t *trimmer) left(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count += n
+}
+
 // age requests a trim by age of a part of the queue, even if no delivery ended there. It does
 // nothing if there was such a trim just before and no delivery ended after it.
 func (t *trimmer) age() {
@@ -116,6 +124,7 @@ func (t *trimmer) trim(ctx context.Context, where dispatcher.TrimWhere) {
 		call, cancel := outage.Within(ctx)
 		trimmed, err := e.deliveries.Trim(call, e.name(), t.keep, where)
 		cancel()
+		t.left(trimmed.Left)
 		if trimmed.Asked == 0 && err == nil {
 			return
 		}

@@ -38,7 +38,9 @@ func (s *Store) Trim(ctx context.Context, by string, keep dispatcher.Keep, where
 	if where == dispatcher.TrimFull {
 		return s.makeRoom(ctx, by, keep)
 	}
-	t, more, err := s.TrimIn(ctx, by, s.partitions.ToTrim(where), keep, false)
+	in, left := s.partitions.ToTrim(where)
+	t, more, err := s.TrimIn(ctx, by, in, keep, false)
+	t.Left = left
 	s.partitions.Trimmed(more, err)
 	return t, err
 }

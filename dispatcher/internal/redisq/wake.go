@@ -279,7 +279,7 @@ func (s *Store) observeDeaths(h conn.Hint) {
 // observeEnds records that deliveries ended in a partition, so that the partition is trimmed.
 func (s *Store) observeEnds(partition, deliveries int) {
 	if deliveries > 0 {
-		s.partitions.Ended(partition)
+		s.partitions.Ended(partition, deliveries)
 		s.events.Ended(deliveries)
 	}
 }

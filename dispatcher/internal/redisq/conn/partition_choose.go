@@ -74,29 +74,50 @@ func (s *PartitionSet) Stalled(free int, hints ...Hint) {
 	}
 }
 
-// Ended records that deliveries ended in a partition. The next trim includes the partition.
-func (s *PartitionSet) Ended(partition int) {
-	s.mu.Lock()
-	s.list[partition].ended = true
-	s.mu.Unlock()
-}
+// A trim costs a partition the same for one delivery as for many. So a partition is trimmed for
+// trimCount deliveries that ended, or trimWait after the first of fewer.
+const (
+	trimCount = 64
+	trimWait  = time.Second
+)
 
-// ToTrim returns the partitions that a trim asks. It is not for trims that make room.
-func (s *PartitionSet) ToTrim(where dispatcher.TrimWhere) (partitions []int) {
+// Ended records that n deliveries ended in a partition.
+func (s *PartitionSet) Ended(partition, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := &s.list[partition]
+	if p.ended == 0 {
+		p.since = time.Now()
+	}
+	p.ended += n
+}
+
+// ToTrim returns the partitions that a trim asks, and how many deliveries ended in partitions that it
+// leaves for a later one. It is not for trims that make room.
+func (s *PartitionSet) ToTrim(where dispatcher.TrimWhere) (partitions []int, left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn := -1
 	if where == dispatcher.TrimAged {
-		s.list[s.trim%len(s.list)].ended = true
+		turn = s.trim % len(s.list)
 		s.trim++
 	}
 	for n := range s.list {
 		p := &s.list[n]
-		if p.more || p.ended && where != dispatcher.TrimMore {
-			p.more, p.ended = false, p.ended && where == dispatcher.TrimMore
-			partitions = append(partitions, n)
+		switch {
+		case p.more || n == turn:
+		case p.ended == 0 || where == dispatcher.TrimMore:
+			continue
+		case where == dispatcher.TrimEnded && p.ended < trimCount && time.Since(p.since) < trimWait:
+			left += p.ended
+			continue
 		}
+		if p.more = false; where != dispatcher.TrimMore {
+			p.ended = 0
+		}
+		partitions = append(partitions, n)
 	}
-	return partitions
+	return partitions, left
 }
 
 // TrimFrom sets the partition at which trims by age begin. Without it, a process that makes only a
@@ -115,7 +136,7 @@ func (s *PartitionSet) Trimmed(more []int, err error) {
 		s.list[n].more = true
 	}
 	for _, n := range FailedPartitions(err) {
-		s.list[n].ended = true
+		s.list[n].ended = trimCount
 	}
 	s.mu.Unlock()
 	s.Fail(err)

@@ -80,27 +80,45 @@ func TestAFaultOfTheWholeCallLeavesNoPartitionAlone(t *testing.T) {
 }
 
 func TestPartitionsAreTrimmedWhereDeliveriesEndedAndInTurn(t *testing.T) {
-	s := conn.NewPartitionSet(4, 1024)
-	require.Empty(t, s.ToTrim(dispatcher.TrimEnded))
-	s.Ended(2)
-	require.Empty(t, s.ToTrim(dispatcher.TrimMore), "what ended waits while others have more")
-	require.Equal(t, []int{2}, s.ToTrim(dispatcher.TrimEnded))
-	require.Empty(t, s.ToTrim(dispatcher.TrimEnded), "once")
+	synctest.Test(t, func(t *testing.T) {
+		s := conn.NewPartitionSet(4, 1024)
+		trims := func(where dispatcher.TrimWhere, left int, want ...int) {
+			t.Helper()
+			in, others := s.ToTrim(where)
+			require.Equal(t, want, in)
+			require.Equal(t, left, others)
+		}
+		trims(dispatcher.TrimEnded, 0)
+		s.Ended(2, 64)
+		trims(dispatcher.TrimMore, 0) // what ended waits while others have more
+		trims(dispatcher.TrimEnded, 0, 2)
+		trims(dispatcher.TrimEnded, 0)
 
-	s.Trimmed([]int{3}, nil)
-	require.Equal(t, []int{3}, s.ToTrim(dispatcher.TrimMore))
-	require.Empty(t, s.ToTrim(dispatcher.TrimMore))
+		s.Ended(0, 60)
+		s.Ended(1, 60)
+		trims(dispatcher.TrimEnded, 120)
+		s.Ended(1, 4)
+		trims(dispatcher.TrimEnded, 60, 1)
+		time.Sleep(time.Second)
+		s.Ended(3, 1)
+		trims(dispatcher.TrimEnded, 1, 0)
+		trims(dispatcher.TrimAged, 0, 0, 3) // and the first in turn
 
-	s.Trimmed(nil, conn.FailedPartition(1, 4, dispatcher.ErrUnavailable))
-	require.Empty(t, s.ToTrim(dispatcher.TrimMore), "what failed has time")
-	require.Equal(t, []int{1}, s.ToTrim(dispatcher.TrimEnded))
+		s.Trimmed([]int{3}, nil)
+		trims(dispatcher.TrimMore, 0, 3)
+		trims(dispatcher.TrimMore, 0)
 
-	for n := range 5 { // age goes on without work
-		require.Equal(t, []int{n % 4}, s.ToTrim(dispatcher.TrimAged))
-	}
-	s.TrimFrom(3)
-	require.Equal(t, []int{3}, s.ToTrim(dispatcher.TrimAged))
-	require.Equal(t, []int{0}, s.ToTrim(dispatcher.TrimAged))
+		s.Trimmed(nil, conn.FailedPartition(1, 4, dispatcher.ErrUnavailable))
+		trims(dispatcher.TrimMore, 0) // what failed has time
+		trims(dispatcher.TrimEnded, 0, 1)
+
+		for n := range 5 { // age goes on without work
+			trims(dispatcher.TrimAged, 0, (n+1)%4)
+		}
+		s.TrimFrom(3)
+		trims(dispatcher.TrimAged, 0, 3)
+		trims(dispatcher.TrimAged, 0, 0)
+	})
 }
 
 func TestErrorsOfPartitionsAreJoinedWithTheirNumber(t *testing.T) {

@@ -64,7 +64,8 @@ type partition struct {
 	until  time.Time // no call asks it before then; zero: it may be asked
 	unseen bool      // a reply was lost, so its work is unknown
 
-	ended bool      // deliveries ended since the last trim
+	ended int       // deliveries that ended since the last trim
+	since time.Time // when the first of them ended, by this process' clock
 	more  bool      // the last trim found more to remove
 	full  bool      // it had no memory for its last new message
 	empty time.Time // when it last had nothing to remove to make room; zero: never

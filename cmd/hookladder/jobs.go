@@ -125,13 +125,26 @@ func (j *jobCommand) run(cmd *cobra.Command, s world, c *client.Client, asJSON b
 	j.request.Destination, j.request.Topic, j.request.Tenant, j.request.Subject = f.Destinations, f.Topics, f.Tenants, f.Subjects
 	j.request.DeadReason, j.request.Status, j.request.Failed = f.Reasons, f.Statuses, f.Failed
 	if j.request.DryRun {
-		survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
+		survey, err := j.count(cmd, c)
 		if err != nil {
 			return err
 		}
 		return apiCall[wire.Survey]{text: printSurvey}.show(cmd.OutOrStdout(), survey, asJSON)
 	}
 	return j.carryOut(cmd, s, c, asJSON)
+}
+
+// count counts what matches. If that takes longer than a person waits without an answer, it says how
+// many were found, and counts on.
+func (j *jobCommand) count(cmd *cobra.Command, c *client.Client) (wire.Survey, error) {
+	survey, err := c.SurveyJob(cmd.Context(), j.kind, j.request)
+	if err != nil || survey.Complete {
+		return survey, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "at least %s deliveries match; counting for up to ten seconds\n", commas(survey.Matched))
+	whole := j.request
+	whole.CountAll = true
+	return c.SurveyJob(cmd.Context(), j.kind, whole)
 }
 
 // add adds the flags of all jobs.

@@ -79,6 +79,17 @@ func TestARetryByFilterAsksAPersonAndShowsItsProgress(t *testing.T) {
 	}
 }
 
+// A dry run says at once what it has found, and then counts all.
+func TestADryRunCountsOn(t *testing.T) {
+	part := strings.Replace(found, `41203,"complete":true`, `900,"complete":false`, 1)
+	environ, calls := jobsAPI(t, map[string][]string{retryCall + " dry": {part, found}})
+	got := command(t, environ, "", "retry", "--all", "--dry-run")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Contains(t, got.err, "at least 900 deliveries match; counting for up to ten seconds\n")
+	require.Contains(t, got.out, "41,203 deliveries match\n")
+	require.Equal(t, []string{retryCall + ` {"all":true,"dry_run":true}`, retryCall + ` {"all":true,"dry_run":true,"count_all":true}`}, *calls)
+}
+
 func TestAScriptIsNotAskedAndDoesNotWait(t *testing.T) {
 	environ, calls := jobsAPI(t, map[string][]string{retryCall: {begun}})
 	require.Equal(t, exitUsage, command(t, environ, "", "retry", "--all").code)

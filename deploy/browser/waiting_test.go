@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -66,4 +68,39 @@ func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
 	b.WaitURL("outcome=retry")
 	b.WaitFor("Nothing matches these filters yet.")
 	require.Equal(t, "job_1", b.Value("searchbox", "Job"))
+}
+
+// A preview answers at once with what it has found, and counts on. What was typed meanwhile stays.
+func TestAPreviewCountsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	far := redistest.NewProxy(t, w.redis.Addr())
+	slow := w.serve("REDIS_URL=" + far.URL())
+	const all = 6000
+	for from := 0; from < all; from += 100 {
+		var batch []wire.Message
+		for _, id := range named(fmt.Sprint("later_", from, "_"), 100) {
+			batch = append(batch, wire.Message{ID: id, Topic: "order.paid", URL: w.at("ok"), Body: []byte("1"), Delay: hour})
+		}
+		_, err := w.PublishBatch(t.Context(), batch)
+		require.NoError(t, err)
+	}
+	far.Delay(60 * time.Millisecond)
+	const preview = "/console/jobs/new?kind=cancel&topic=order.paid"
+	plain := w.tab(t)
+	plain.NoScript()
+	plain.Open(slow.page(preview))
+	plain.WaitFor("Cancel at least")
+	plain.Click("link", "Count on for up to ten seconds")
+	plain.WaitFor("Cancel 6,000", "6,000 deliveries")
+
+	b := w.tab(t)
+	b.Open(slow.page(preview))
+	b.Fill("textbox", "At most a second", "100")
+	b.WaitFor("Cancel 6,000", "About 1m")
+	require.Equal(t, "100", b.Value("textbox", "At most a second"))
+	require.Empty(t, b.Axe())
+	b.Open(slow.page("/console/jobs/new?kind=cancel&status=scheduled"))
+	require.Contains(t, b.Text(), "Cancel 6,000", "a counter knows it")
+	b.WaitGone("at least", "Counting")
 }

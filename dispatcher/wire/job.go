@@ -16,6 +16,7 @@ type JobRequest struct {
 	Rate        string   `json:"rate,omitempty" example:"200/s" doc:"How many are changed in a time, or a number a second."`
 	Probe       bool     `json:"probe,omitzero" doc:"Of a retry: true: first one delivery of each destination is attempted, beside the rate; at once where destination names it, also behind an open breaker or a Retry-After. The others follow when it succeeded, or any other in that destination since the job began. They are left if it fails or is not attempted within an hour (probe_failed), or if the destination is paused (held). Of more than 4,096 destinations in a partition the rest is left too (unprobed)."`
 	DryRun      bool     `json:"dry_run,omitzero" doc:"true: nothing is changed; the response says what would be changed."`
+	CountAll    bool     `json:"count_all,omitzero" doc:"true: a dry run counts for up to ten seconds; else for less than one."`
 }
 
 // Survey is the response to a dry run. It counts the deliveries that a job would change.

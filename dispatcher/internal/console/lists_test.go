@@ -214,12 +214,22 @@ func TestAPreviewLeadsToAJob(t *testing.T) {
 	})
 	page := ask(get("/console/jobs/new?kind=retry&tenant=lumen&dead_reason=gone")).Body.String()
 	for _, want := range []string{
-		"Replay at least 1,234", "1,200 exhausted, 34 gone", `href="/console/messages/a?to=ep_1"`, `name="rate" value="50"`, "About <span data-takes>25 s</span>",
+		"Replay at least 1,234", `href="/console/messages/a?to=ep_1"`, `name="rate" value="50"`, `About <span data-takes="1234">25 s</span> or more.`,
+		`<a class="text-link" href="/console/jobs/new?count=all&amp;dead_reason=gone&amp;kind=retry&amp;tenant=lumen" data-count-on>`,
 		`<input type="hidden" name="tenant" value="lumen">`, `<input type="hidden" name="dead_reason" value="gone">`, `<input type="hidden" name="kind" value="retry">`,
 	} {
 		require.Contains(t, page, want)
 	}
 	require.True(t, api.called(`POST /v1/deliveries/retry {"tenant":["lumen"],"dead_reason":["gone"],"dry_run":true}`), api.calls)
+	require.NotContains(t, page, "1,200 exhausted", "it is of a part")
+	page = ask(get("/console/jobs/new?kind=retry&tenant=lumen&dead_reason=gone&count=all")).Body.String()
+	require.True(t, api.called(`POST /v1/deliveries/retry {"tenant":["lumen"],"dead_reason":["gone"],"dry_run":true,"count_all":true}`), api.calls)
+	require.Contains(t, page, "There are more than can be counted in ten seconds.")
+	require.NotContains(t, page, "data-count-on", "it ends")
+	api.answers["POST /v1/deliveries/retry"] = strings.Replace(survey, "false", "true", 1) + `]}`
+	page = ask(get("/console/jobs/new?kind=retry&tenant=lumen&dead_reason=gone")).Body.String()
+	require.Contains(t, page, "1,200 exhausted, 34 gone")
+	require.NotContains(t, page, "at least")
 
 	api.answers["POST /v1/deliveries/retry"] = `202{"id":"job_1","kind":"retry","filter":{},"state":"running"}`
 	w := ask(post("/console/jobs", url.Values{"kind": {"retry"}, "tenant": {"lumen"}, "rate": {"20"}}))
@@ -236,6 +246,33 @@ func TestAPreviewLeadsToAJob(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
 	require.Contains(t, w.Body.String(), "must be a rate")
 	require.Contains(t, w.Body.String(), `value="&lt;x&gt;"`, "the form keeps what was typed")
+}
+
+// Where a counter knows the number, a preview shows it, although not all was read.
+func TestAPreviewIsExactWhereACounterKnowsTheNumber(t *testing.T) {
+	_, ask := newTestPages(t, map[string]string{
+		"GET /v1/stats":              `{"counts":{"retrying":10378,"ready":200000,"dead":2000,"delivered":5,"scheduled":1,"in_flight":2},"dead":{"exhausted":1990,"gone":10}}`,
+		"GET /v1/dead":               `{"data":[{"destination":"ep_1","reason":"exhausted","count":1900},{"destination":"ep_1","reason":"gone","count":10}],"next_cursor":null}`,
+		"POST /v1/deliveries/retry":  survey + `]}`,
+		"POST /v1/deliveries/cancel": survey + `]}`,
+		"POST /v1/deliveries/purge":  survey + `]}`,
+	})
+	for q, want := range map[string]string{
+		"kind=retry&status=retrying": "Send now 10,378<",
+		"kind=retry":                 "Replay 2,000<",
+		"kind=retry&status=dead&dead_reason=exhausted":    "Replay 1,990<",
+		"kind=retry&status=dead&destination=ep_1":         "Replay 1,910<",
+		"kind=retry&group=ep_1+exhausted&group=ep_1+gone": "Replay 1,910<",
+		"kind=cancel":                             "Cancel 210,381<",
+		"kind=cancel&status=ready":                "Cancel 200,000<",
+		"kind=purge&dead_reason=gone":             "Forget at least 1,234<", // more were found than the counter has
+		"kind=retry&status=retrying&tenant=lumen": "Send now at least 1,234<",
+		"kind=retry&status=delivered&status=dead&dead_reason=exhausted": "Replay at least 1,234<",
+	} {
+		page := ask(get("/console/jobs/new?" + q)).Body.String()
+		require.Contains(t, page, want, q)
+		require.Equal(t, strings.Contains(want, "at least"), strings.Contains(page, "data-count-on"), q)
+	}
 }
 
 // Groups of one destination are one job, so that nothing is changed that was not selected.

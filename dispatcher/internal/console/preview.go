@@ -15,13 +15,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 const (
-	// previewFor is the timeout of a preview. The API counts for less than a second, four parts at once.
-	previewFor = 15 * time.Second
+	// previewFor is the timeout of a preview. The API counts for less than a second, or for ten if the
+	// page counts on, four parts at once.
+	previewFor = 60 * time.Second
 	// partsAtOnce is how many jobs one preview starts, one for each destination.
 	partsAtOnce = 20
 	// mostQuery limits the query of a redirect, because proxies accept lines of 8 KiB.
@@ -46,7 +48,8 @@ type previewPage struct {
 	Kind, Title, Verb, Effect string
 	Parts                     []previewPart
 	Matched                   int
-	Complete                  bool
+	Complete                  bool   // Matched is exact
+	CountOn                   string // the URL of the same page that counts for longer; empty: it has done so
 	Rate                      string
 	Seconds                   int
 	Fields                    []filterChip // hidden fields of the form
@@ -60,6 +63,7 @@ type previewPage struct {
 type previewPart struct {
 	Chips  []filterChip
 	Survey wire.Survey
+	Read   bool // all of it was read, and not only counted
 	Sample []deliveryRow
 	By     []reasonCount
 }
@@ -108,7 +112,8 @@ func preview(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) 
 		answer.status, answer.body = http.StatusUnprocessableEntity, p
 		return answer, nil
 	}
-	err := p.survey(v, list)
+	whole := v.r.FormValue("count") == "all"
+	err := p.survey(v, list, whole)
 	var problem *client.Problem
 	if errors.As(err, &problem) && problem.Status == http.StatusUnprocessableEntity {
 		p.Wrong, answer.status, err = problem.Problem.Error(), problem.Status, nil
@@ -118,11 +123,25 @@ func preview(v *visit, list []deliveryFilter, wrong string) (pageAnswer, error) 
 		p.Matched += p.Parts[i].Survey.Matched
 		p.Complete = p.Complete && p.Parts[i].Survey.Complete
 	}
+	if !p.Complete && !whole {
+		p.CountOn = countOn(v)
+	}
 	if rate, err := strconv.Atoi(p.Rate); err == nil && rate > 0 {
 		p.Seconds = (p.Matched + rate - 1) / rate
 	}
 	answer.body = p
 	return answer, err
+}
+
+// countOn returns the URL of a preview that counts for longer; empty: it would be too long.
+func countOn(v *visit) string {
+	q := maps.Clone(v.r.Form)
+	delete(q, "sure")
+	q.Set("count", "all")
+	if text := q.Encode(); len(text) < mostQuery {
+		return v.base + "/jobs/new?" + text
+	}
+	return ""
 }
 
 // previewOf returns a preview without counts.
@@ -166,9 +185,11 @@ func waitsOnly(list []deliveryFilter) bool {
 }
 
 // survey counts the deliveries of each part. A store that hangs is reported at once, as on
-// any page, although counting may take long.
-func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
-	if _, err := v.Stats(v.ctx); err != nil {
+// any page, although counting may take long. Where the counters of the queue know the number, it is
+// exact although not all was read.
+func (p *previewPage) survey(v *visit, list []deliveryFilter, whole bool) error {
+	stats, err := v.Stats(v.ctx)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), previewFor)
@@ -177,13 +198,54 @@ func (p *previewPage) survey(v *visit, list []deliveryFilter) error {
 	group.SetLimit(4)
 	for i, f := range list {
 		group.Go(func() (err error) {
-			p.Parts[i].Survey, err = v.SurveyJob(ctx, p.Kind, f.job())
-			return err
+			r := f.job()
+			r.CountAll = whole
+			part := &p.Parts[i]
+			if part.Survey, err = v.SurveyJob(ctx, p.Kind, r); err != nil || part.Survey.Complete {
+				part.Read = true
+				return err
+			}
+			part.Survey.Matched, part.Survey.Complete = counted(ctx, v, stats, p.Kind, f.query, part.Survey.Matched)
+			return nil
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	v.ctx = v.r.Context() // the page's timeout may be over
 	return err
+}
+
+// counted returns how many deliveries a job would change, if the counters of the queue or of what is
+// dead know it; else the number that was found.
+func counted(ctx context.Context, v *visit, stats wire.Stats, kind string, q url.Values, found int) (n int, exact bool) {
+	statuses, reasons, others := q["status"], q["dead_reason"], maps.Clone(q)
+	delete(others, "status")
+	delete(others, "dead_reason")
+	if len(statuses) == 0 {
+		_, usual := dispatcher.JobKind(kind).Statuses()
+		statuses = dispatcher.Texts(usual)
+	}
+	dead := slices.Equal(statuses, []string{"dead"})
+	switch {
+	case len(others) == 0 && len(reasons) == 0:
+		for _, status := range statuses {
+			n += int(stats.Counts[status])
+		}
+	case len(others) == 0 && dead:
+		for _, reason := range reasons {
+			n += int(stats.Dead[reason])
+		}
+	case len(others) == 1 && dead && len(q["destination"]) > 0:
+		page, err := v.Dead(ctx, client.DeadFilter{Destinations: q["destination"], Reasons: reasons, Limit: rowsAtOnce})
+		if err != nil || page.NextCursor != nil {
+			return found, false
+		}
+		for _, g := range page.Data {
+			n += int(g.Count)
+		}
+	default:
+		return found, false
+	}
+	return max(n, found), n >= found
 }
 
 func (p *previewPart) finish(v *visit) {

@@ -22,8 +22,11 @@ func (f *Fake) RetryLane(ctx context.Context, lane dispatcher.Lane) (dispatcher.
 	return f.OneJob, f.Err
 }
 
-func (f *Fake) SurveyJob(_ context.Context, kind dispatcher.JobKind, filter dispatcher.Filter) (dispatcher.Survey, error) {
+func (f *Fake) SurveyJob(_ context.Context, kind dispatcher.JobKind, filter dispatcher.Filter, whole bool) (dispatcher.Survey, error) {
 	f.called("survey job")
+	if whole {
+		f.called("for longer")
+	}
 	f.jobKind, f.Filter = kind, filter
 	return f.Survey, f.Err
 }

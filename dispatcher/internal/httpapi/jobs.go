@@ -21,8 +21,9 @@ type Jobs interface {
 	StartJob(ctx context.Context, j dispatcher.Job) (dispatcher.Job, error)
 	// RetryLane attempts what waits in a lane now, one delivery first, as a job.
 	RetryLane(ctx context.Context, lane dispatcher.Lane) (dispatcher.Job, error)
-	// SurveyJob counts the deliveries that a job would change.
-	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error)
+	// SurveyJob counts the deliveries that a job would change, for less than a second, or if whole for
+	// up to ten.
+	SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, whole bool) (dispatcher.Survey, error)
 	// Job returns a job.
 	Job(ctx context.Context, number int64) (dispatcher.Job, error)
 	// Jobs returns a page of jobs, the newest first.
@@ -116,7 +117,7 @@ func (s *jobServer) jobOf(kind dispatcher.JobKind) func(context.Context, *api.Re
 		}
 		if asked.Value.dryRun {
 			q.Idle = true
-			return s.survey(ctx, q, kind, f)
+			return s.survey(ctx, q, kind, f, asked.Value.whole)
 		}
 		j, err := s.Jobs.StartJob(ctx, dispatcher.Job{Kind: kind, Filter: f, Rate: asked.Value.rate, Probe: asked.Value.probe})
 		q.RecordMade(ctx, dispatcher.AuditEntry{Target: j.ID(), Tenant: asked.Value.tenant(), Detail: asked.Value.detail()}, err)
@@ -141,7 +142,7 @@ func (s *jobServer) retryEndpoint(ctx context.Context, q *api.Request) (*api.Res
 }
 
 // survey responds to a dry run.
-func (s *jobServer) survey(ctx context.Context, q *api.Request, kind dispatcher.JobKind, f dispatcher.Filter) (*api.Response, error) {
+func (s *jobServer) survey(ctx context.Context, q *api.Request, kind dispatcher.JobKind, f dispatcher.Filter, whole bool) (*api.Response, error) {
 	// If the deadline can't be changed, a late response is cut.
 	_ = http.NewResponseController(q.Writer).SetWriteDeadline(time.Now().Add(surveyWithin))
 	waits, leave, ok := q.Wait(ctx)
@@ -149,7 +150,7 @@ func (s *jobServer) survey(ctx context.Context, q *api.Request, kind dispatcher.
 		return nil, &api.Problem{Kind: api.Waiting, Detail: "half of MAX_CONNECTIONS do; make one dry run at a time, or raise the setting"}
 	}
 	defer leave()
-	found, err := s.Jobs.SurveyJob(waits, kind, f)
+	found, err := s.Jobs.SurveyJob(waits, kind, f, whole)
 	if callers.CrowdedOut(waits) && ctx.Err() == nil {
 		err = callers.ErrCrowdedOut
 	}

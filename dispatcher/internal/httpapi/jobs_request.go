@@ -27,6 +27,7 @@ type jobRequest struct {
 	filters url.Values
 	all     bool
 	dryRun  bool
+	whole   bool // a dry run counts for longer
 	probe   bool
 	rate    dispatcher.Rate
 }
@@ -48,6 +49,7 @@ func jobFilters() []*api.Param {
 var jobFields = func() api.Fieldset[jobRequest] {
 	fields := api.Fieldset[jobRequest]{
 		{Name: "all", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.all, v) }, Null: api.Itself},
+		{Name: "count_all", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.whole, v) }, Null: api.Itself},
 		{Name: "dry_run", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.dryRun, v) }, Null: api.Itself},
 		{Name: "probe", Set: func(r *jobRequest, v jsontext.Value) error { return api.Boolean(&r.probe, v) }, Null: api.Itself},
 		{Name: "rate", Set: func(r *jobRequest, v jsontext.Value) error { return jobRate(&r.rate, v) }},

@@ -30,7 +30,7 @@ func drawRequest(kind dispatcher.JobKind) func(huma.Registry) *huma.Schema {
 				filters = append(filters, api.Holding(p.Name, &huma.Schema{}))
 			}
 		}
-		for _, name := range []string{"all", "dry_run", "probe"} {
+		for _, name := range []string{"all", "count_all", "dry_run", "probe"} {
 			s.Properties[name] = &huma.Schema{Type: huma.TypeBoolean, Description: docs[name].Description}
 		}
 		if kind != dispatcher.JobRetry {

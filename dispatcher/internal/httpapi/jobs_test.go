@@ -43,6 +43,8 @@ func TestADryRunChangesNothing(t *testing.T) {
 	require.NotEmpty(t, got.Sample)
 	require.Equal(t, []string{"survey job"}, f.Calls)
 	require.Empty(t, f.Recorded, "nor is it in the audit")
+	require.Equal(t, 200, Post(newTestAPI(t, f), replayPath, `{"all":true,"dry_run":true,"count_all":true}`).Code)
+	require.Equal(t, []string{"survey job", "survey job", "for longer"}, f.Calls)
 }
 
 func TestABadRequestForAJobBeginsNone(t *testing.T) {

@@ -215,12 +215,29 @@ func TestAStatusMayBeNamedTwice(t *testing.T) {
 		dead := dispatcher.StatusDead
 		f := dispatcher.Filter{Statuses: []dispatcher.Status{dead, dispatcher.StatusCancelled, dead}}
 		i := b.open("i")
-		survey, err := i.SurveyJob(b.Context(), dispatcher.JobRetry, f)
+		survey, err := i.SurveyJob(b.Context(), dispatcher.JobRetry, f, false)
 		require.NoError(b, err)
 		require.True(b, survey.Complete)
 		require.Equal(b, 10, survey.Matched)
 		j := b.start(i, dispatcher.JobRetry, f, "")
 		require.Equal(b, counts(10, 10, 0), b.await(j.Number, dispatcher.JobDone).JobCounts)
+	})
+}
+
+// A survey answers within a second, or counts on for ten.
+func TestASurveyCountsOnIfAsked(t *testing.T) {
+	simulate(t, 1, func(b *bench) {
+		b.add("a0", dispatcher.StatusDead, 20*pageMost)
+		b.change(func() { b.takes = 100 * time.Millisecond })
+		i := b.open("i")
+		for whole, want := range map[bool]int{false: 8 * pageMost, true: 20 * pageMost} {
+			began := time.Now()
+			survey, err := i.SurveyJob(b.Context(), dispatcher.JobRetry, dispatcher.Filter{}, whole)
+			require.NoError(b, err)
+			require.InDelta(b, want, survey.Matched, float64(pageMost))
+			require.Equal(b, whole, survey.Complete)
+			require.LessOrEqual(b, time.Since(began), time.Duration(want/pageMost+1)*100*time.Millisecond)
+		}
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// The timeouts for counting a job's deliveries: in a survey, for which a person waits, in a job that
-// begins without a count, and in the call that starts a job.
+// The timeouts for counting a job's deliveries: in a survey, for which a person waits, in a survey
+// that counts on or a job that begins without a count, and in the call that starts a job.
 const (
 	surveyTime = 800 * time.Millisecond
 	expectTime = 10 * time.Second
@@ -33,10 +33,14 @@ func (w *jobWorker) expect(ctx context.Context) error {
 // sampleMost is the number of deliveries that a survey returns.
 const sampleMost = 10
 
-// SurveyJob counts the deliveries that a job would change, for less than a second.
-func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter) (dispatcher.Survey, error) {
-	j := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}
-	found, err := s.survey(ctx, &j, surveyTime)
+// SurveyJob counts the deliveries that a job would change, for less than a second, or if whole for
+// up to ten.
+func (s *Jobs) SurveyJob(ctx context.Context, kind dispatcher.JobKind, f dispatcher.Filter, whole bool) (dispatcher.Survey, error) {
+	j, most := dispatcher.Job{Kind: kind, Filter: withStatuses(kind, f)}, surveyTime
+	if whole {
+		most = expectTime
+	}
+	found, err := s.survey(ctx, &j, most)
 	if err == nil {
 		found.Sample, err = s.o.Show(ctx, found.Sample)
 	}

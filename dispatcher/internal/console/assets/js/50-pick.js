@@ -13,11 +13,29 @@ document.addEventListener("change", (e) => {
 countPicked(); // a browser keeps ticks over a reload
 
 // How long a job takes at a rate.
-document.addEventListener("input", (e) => {
-  if (!e.target.matches("[data-matched]")) return;
-  const rate = parseFloat(e.target.value), told = document.querySelector("[data-takes]");
-  if (told) told.textContent = rate > 0 ? span(Math.ceil(e.target.dataset.matched / rate) * 1000) : "as long as it takes";
-});
+function tellTime() {
+  const field = document.querySelector("[data-rate]"), told = document.querySelector("[data-takes]");
+  if (!field || !told) return;
+  const rate = parseFloat(field.value);
+  told.textContent = rate > 0 ? span(Math.ceil(told.dataset.takes / rate) * 1000) : "as long as it takes";
+}
+document.addEventListener("input", (e) => { if (e.target.matches("[data-rate]")) tellTime(); });
+document.addEventListener("refreshed", tellTime);
+
+// A preview that has not counted all is fetched once more; the server counts for longer then. If that fails, a person
+// may follow the link.
+async function countOn(link) {
+  link.hidden = true;
+  try {
+    const answer = await fetch(link.href, { headers: { "X-Refresh": "1" }, cache: "no-store", signal: AbortSignal.timeout(60000) });
+    if (answer.ok) show({ text: await answer.text(), tag: null });
+  } catch {}
+  const still = document.querySelector("[data-count-on]");
+  if (!still) return;
+  still.hidden = false;
+  still.previousElementSibling.hidden = true;
+}
+if (document.querySelector("[data-count-on]")) countOn(document.querySelector("[data-count-on]"));
 // An open filter or question closes by Escape, or a click beside it.
 function closeOthers(inside) {
   for (const e of document.querySelectorAll("details.filter[open], details.confirm[open]")) if (!inside || !e.contains(inside)) e.open = false;

@@ -75,6 +75,7 @@ func (e *Endpoint) Lane() Lane { return Lane(e.ID) }
 // EndpointSecret is a key of an endpoint, and the end of its use.
 type EndpointSecret struct {
 	Secret signer.Secret
+	Since  time.Time // zero: it is not known
 	Until  time.Time // exclusive; zero: the current one, without an end
 }
 

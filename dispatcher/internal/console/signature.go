@@ -51,6 +51,7 @@ type signatureTo struct{ To, Name string }
 // signedSecret is a secret without its text.
 type signedSecret struct {
 	Fingerprint string    // empty: a person may have chosen it, so it has none
+	Since       wire.Time // zero: it is not known
 	Until       wire.Time // zero: it is the newest
 }
 
@@ -74,6 +75,7 @@ func signature(v *visit) (pageAnswer, error) {
 	if p.Without == "" {
 		e, err := v.srv.Signing(v.ctx, d.Destination)
 		if err == nil {
+			p.Name = cmp.Or(e.UID, p.Name)
 			err = p.check(v, e, &m, d)
 		} else if errors.Is(err, dispatcher.ErrNoEndpoint) {
 			p.Without, err = "Its endpoint was deleted, and the secret with it, so nothing can be compared.", nil
@@ -122,10 +124,14 @@ func (p *signaturePage) check(v *visit, e *dispatcher.Endpoint, m *wire.MessageV
 	p.Scheme = string(cmp.Or(e.Signature, signer.Standard))
 	var live []signer.Secret
 	for _, s := range e.Secrets {
-		if s.Until.IsZero() || s.Until.After(p.At.Time) {
+		if !s.Since.After(p.At.Time) && (s.Until.IsZero() || s.Until.After(p.At.Time)) {
 			live = append(live, s.Secret)
-			p.Secrets = append(p.Secrets, signedSecret{Fingerprint: s.Secret.Fingerprint(), Until: wire.Time{Time: s.Until}})
+			p.Secrets = append(p.Secrets, signedSecret{Fingerprint: s.Secret.Fingerprint(), Since: wire.Time{Time: s.Since}, Until: wire.Time{Time: s.Until}})
 		}
+	}
+	if len(live) == 0 && len(e.Secrets) > 0 {
+		p.Without = "The secret of its endpoint was rotated after this attempt, and the one that signed it has ended, so nothing can be compared."
+		return nil
 	}
 	if len(live) == 0 {
 		p.Without = "The secrets of its endpoint can't be opened here."

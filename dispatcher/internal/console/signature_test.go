@@ -45,12 +45,13 @@ func newSignatureTest(t *testing.T, change ...func(*console.Options)) func(*http
 	api := &testAPI{answers: map[string]string{"GET /v1/messages/order_17": message}}
 	secret, err := signer.ParseSecret(signedSecret)
 	require.NoError(t, err)
-	older := signer.NewSecret()
+	older, newer := signer.NewSecret(), signer.NewSecret()
 	ask := newTestConsole(t, api.ServeHTTP, always, append([]func(*console.Options){func(o *console.Options) {
 		o.Signing = func(_ context.Context, id string) (*dispatcher.Endpoint, error) {
 			require.Equal(t, "ep_1", id)
 			return &dispatcher.Endpoint{ID: id, Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{
-				{Secret: secret}, {Secret: older, Until: attemptAt.Add(-time.Hour)},
+				{Secret: newer, Since: attemptAt.Add(time.Second)}, {Secret: secret, Since: attemptAt.Add(-time.Hour), Until: attemptAt.Add(24 * time.Hour)},
+				{Secret: older, Until: attemptAt.Add(-time.Hour)},
 			}}, nil
 		}
 	}}, change...)...)
@@ -58,6 +59,7 @@ func newSignatureTest(t *testing.T, change ...func(*console.Options)) func(*http
 		page := ask(r).Body.String()
 		require.NotContains(t, page, signedSecret[6:30], "the secret stays here")
 		require.NotContains(t, page, older.Fingerprint(), "it did not sign any more")
+		require.NotContains(t, page, newer.Fingerprint(), "it did not sign yet")
 		for _, call := range api.calls {
 			require.NotContains(t, call, "v1,", "what was typed goes nowhere")
 		}
@@ -112,6 +114,7 @@ func TestThePageOfASignatureShowsWhatWasSigned(t *testing.T) {
 	} {
 		require.Contains(t, strings.ReplaceAll(page, "&#43;", "+"), text)
 	}
+	require.Contains(t, page, `</code>, since <time datetime="2026-01-31T10:00:00.1Z" data-at>2026-01-31 10:00:00.100 UTC</time>, until <time`)
 	for computed, want := range map[string]string{signedSecret: "This is a secret", "whsk_abc": "This is a secret", "": "Paste the signature"} {
 		page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {computed}}))
 		require.Contains(t, page, want)
@@ -119,6 +122,22 @@ func TestThePageOfASignatureShowsWhatWasSigned(t *testing.T) {
 	}
 	page = ask(post("/console/messages/order_17/signature", url.Values{"computed": {"v1,abc"}, "timestamp": {"today"}}))
 	require.Contains(t, page, "whole seconds")
+}
+
+// An attempt was signed by the secrets of its time.
+func TestASecretIsOfItsTime(t *testing.T) {
+	for want, since := range map[string]time.Time{
+		"not known since when":                {},
+		"was rotated after this attempt":      attemptAt.Add(time.Millisecond),
+		", since <time datetime=\"2026-01-31": attemptAt,
+	} {
+		ask := newSignatureTest(t, func(o *console.Options) {
+			o.Signing = func(_ context.Context, id string) (*dispatcher.Endpoint, error) {
+				return &dispatcher.Endpoint{ID: id, Signature: signer.Standard, Secrets: []dispatcher.EndpointSecret{{Secret: signer.NewSecret(), Since: since}}}, nil
+			}
+		})
+		require.Contains(t, ask(get("/console/messages/order_17/signature")), want)
+	}
 }
 
 // A message is kept for longer than an endpoint that is deleted.

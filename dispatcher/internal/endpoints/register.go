@@ -59,6 +59,9 @@ func (r *Registry) createEndpoint(ctx context.Context, e *dispatcher.Endpoint, d
 	if len(e.Secrets) == 0 {
 		e.Secrets = []dispatcher.EndpointSecret{{Secret: e.Signature.NewSecret()}}
 	}
+	for i := range e.Secrets {
+		e.Secrets[i].Since = e.CreatedAt
+	}
 	for n := range maxRaces {
 		if n > 0 || e.ID == "" {
 			e.ID = dispatcher.NewEndpointID()
@@ -394,8 +397,11 @@ func (r *Registry) RotateSecret(ctx context.Context, name string, next signer.Se
 		}
 		now := r.Queue.Now()
 		until := now.Add(overlap).Truncate(time.Millisecond)
-		secrets := []dispatcher.EndpointSecret{{Secret: secret}}
+		secrets := []dispatcher.EndpointSecret{{Secret: secret, Since: now.Truncate(time.Millisecond)}}
 		for _, old := range e.Secrets {
+			if old.Secret.Equal(secret) && (old.Until.IsZero() || old.Until.After(now)) {
+				secrets[0].Since = old.Since
+			}
 			if old.Until.IsZero() || until.Before(old.Until) {
 				old.Until = until
 			}

@@ -52,7 +52,7 @@ var keepCases = []testCase{
 			r.mustKeep(func(e *dispatcher.Endpoint) {
 				e.Signature = scheme
 				e.Secrets = []dispatcher.EndpointSecret{
-					{Secret: scheme.NewSecret()}, {Secret: scheme.NewSecret(), Until: start.Add(24 * time.Hour)},
+					{Secret: scheme.NewSecret(), Since: start}, {Secret: scheme.NewSecret(), Since: start.Add(-time.Hour), Until: start.Add(24 * time.Hour)},
 					{Secret: scheme.NewSecret(), Until: start.Add(time.Millisecond)},
 				}
 			})

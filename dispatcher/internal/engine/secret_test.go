@@ -103,6 +103,8 @@ func TestSecretsThatAreRotatedAgainEndWhenTheySaid(t *testing.T) {
 		require.Equal(t, 130*time.Minute, three.Secrets[1].Until.Sub(began).Round(time.Second))
 		require.True(t, three.Secrets[2].Secret.Equal(one.Secrets[0].Secret))
 		require.Equal(t, time.Hour, three.Secrets[2].Until.Sub(began).Round(time.Second), "no longer than it had")
+		require.Equal(t, 10*time.Minute, three.Secrets[0].Since.Sub(began).Round(time.Second))
+		require.True(t, three.Secrets[2].Since.Equal(one.CreatedAt))
 		four := rotate(time.Minute)
 		require.Len(t, four.Secrets, 4)
 		for _, s := range four.Secrets[1:] {
@@ -130,6 +132,7 @@ func TestASecretThatIsRotatedToItselfIsThereOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, again.Secrets, 1)
 	require.True(t, again.Secrets[0].Until.IsZero())
+	require.True(t, again.Secrets[0].Since.Equal(view.CreatedAt))
 
 	_, err = r.RotateSecret(t.Context(), view.ID, signer.Secret{}, time.Hour)
 	require.NoError(t, err)

@@ -72,6 +72,7 @@ type hidden struct {
 
 type secretRecord struct {
 	hidden
+	Since int64 `json:"since,omitzero"` // ms
 	Until int64 `json:"until,omitzero"` // ms
 }
 
@@ -109,7 +110,7 @@ func encode(e *dispatcher.Endpoint, box *seal.Box) ([]byte, error) {
 		r.Success = e.Success.String()
 	}
 	for _, s := range e.Secrets {
-		r.Secrets = append(r.Secrets, secretRecord{hidden: hide(box, s.Secret.Reveal(), secretPlace(e.ID)), Until: conn.ToMillis(s.Until)})
+		r.Secrets = append(r.Secrets, secretRecord{hidden: hide(box, s.Secret.Reveal(), secretPlace(e.ID)), Since: conn.ToMillis(s.Since), Until: conn.ToMillis(s.Until)})
 	}
 	if e.Headers != nil {
 		r.Headers = make([]headerRecord, len(e.Headers))
@@ -248,7 +249,7 @@ func (r *record) open(e *dispatcher.Endpoint, box *seal.Box) (err error) {
 		if err != nil {
 			return fmt.Errorf("secret %d: %w", i+1, err)
 		}
-		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: secret, Until: conn.FromMillis(s.Until)})
+		e.Secrets = append(e.Secrets, dispatcher.EndpointSecret{Secret: secret, Since: conn.FromMillis(s.Since), Until: conn.FromMillis(s.Until)})
 	}
 	return nil
 }

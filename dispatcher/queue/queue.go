@@ -58,7 +58,7 @@ func Open(ctx context.Context, url string, o Options) (*Queue, error) {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
 	if engine.IsAlone(ctx) {
-		s.engine.BeatEvery, s.store.LoadLate = engine.AloneEvery, true
+		s.engine.BeatEvery, s.engine.PollEvery, s.store.LoadLate = engine.AloneEvery, engine.AloneEvery, true
 	}
 	store, err := redisq.Await(ctx, s.store)
 	if err != nil {

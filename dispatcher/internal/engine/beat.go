@@ -189,15 +189,16 @@ func (h *heartbeat) awake(ctx context.Context, now clockReading) {
 	h.tried = &now
 }
 
-// AloneEvery is the time between two beats of an instance that is alone: see Alone.
-const AloneEvery = time.Minute
+// AloneEvery is the time between two beats, and between two polls, of an instance that is alone: see
+// Alone. A poll removes what is older than its retention, and days of simulated time have hundreds of them.
+const AloneEvery = 5 * time.Minute
 
 // aloneKey is the key of Alone in a context.
 type aloneKey struct{}
 
 // Alone returns a context in which a store is opened that is in the memory of a test, so no other
-// instance uses it. Such an instance beats once in AloneEvery, because hours of simulated time
-// would have thousands of beats.
+// instance uses it, and it never fails. Such an instance beats and polls once in AloneEvery, because
+// hours of simulated time would have thousands of beats.
 func Alone(ctx context.Context) context.Context { return context.WithValue(ctx, aloneKey{}, true) }
 
 // IsAlone reports whether Alone made the context.

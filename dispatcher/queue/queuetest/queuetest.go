@@ -17,6 +17,7 @@ package queuetest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -31,12 +32,15 @@ import (
 )
 
 // Open opens a Queue with an empty store in memory, which is closed with the test. It must be
-// called in a bubble of testing/synctest. It sets Options.Dial and Options.Forgetful.
+// called in a bubble of testing/synctest. The options may be those of the real program: the ones about
+// its Redis are replaced (Dial, Credentials, RedisMode, RedisMaster, RedisCAFile, Durability, Poll,
+// Forgetful). What is older than its retention is removed within five minutes.
 func Open(tb testing.TB, o queue.Options) *queue.Queue {
 	tb.Helper()
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true) // expiries follow the simulated time
-	o.Forgetful = true
+	o.Credentials, o.RedisMode, o.RedisMaster, o.RedisCAFile = nil, "", "", ""
+	o.Durability, o.Poll, o.Forgetful = dispatcher.Durability{}, false, true
 	if dead := o.OnDead; dead != nil {
 		o.OnDead = func(ctx context.Context, d queue.Dead) {
 			turn.Add(1)
@@ -51,7 +55,8 @@ func Open(tb testing.TB, o queue.Options) *queue.Queue {
 		}
 		return newConn(c), nil
 	}
-	q, err := queue.Open(engine.Alone(context.Background()), "redis://memory", o)
+	// Connections are never idle for too long: hours of simulated time would open hundreds of them.
+	q, err := queue.Open(engine.Alone(context.Background()), "redis://memory?conn_max_idle_time=-1", o)
 	if err != nil {
 		store.Close()
 		tb.Fatal(err)
@@ -98,13 +103,25 @@ var turn atomic.Int64
 
 // Advance lets d pass, and a moment of 20 ms. Then everything that was due has been handled,
 // unless a handler itself waits for longer. So a test and its handlers need no lock for what they share.
+// It panics outside of a bubble.
 func Advance(d time.Duration) {
+	inBubble()
 	turn.Add(1)
 	time.Sleep(d + moment)
 	synctest.Wait()
 }
 
-// Dead returns the dead deliveries, the last published one first.
+// inBubble panics outside of a bubble, before Advance would wait for real time.
+func inBubble() {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(fmt.Sprintf("queuetest: Advance: %v: call it in a function of synctest.Test", p))
+		}
+	}()
+	synctest.Wait()
+}
+
+// Dead returns the dead deliveries, the last one that died first.
 func Dead(tb testing.TB, q *queue.Queue) (dead []queue.Record) {
 	tb.Helper()
 	for r, err := range q.List(context.Background(), queue.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDead}}) {

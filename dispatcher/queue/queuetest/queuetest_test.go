@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,84 @@ func TestADeadlineEndsAHandlerInSimulatedTime(t *testing.T) {
 		require.Equal(t, []error{context.DeadlineExceeded}, errs)
 		require.Len(t, queuetest.Dead(t, q), 1)
 	})
+}
+
+// The options of the real program name its Redis, which the store in memory is not.
+func TestTheOptionsOfAProgramServeItsTests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, queue.Options{
+			Log: quiet.Log, Project: "shop", Partitions: 4, Poll: true, Durability: dispatcher.Durability{Replicas: 2},
+			RedisMode: queue.RedisCluster, RedisMaster: "main", RedisCAFile: "/etc/redis/ca.pem",
+			Credentials: func(context.Context) (string, string, error) { return "shop", "secret", nil },
+		})
+		handled := 0
+		q.Handle("mail", func(context.Context, queue.Delivery) error {
+			handled++
+			return nil
+		})
+		queuetest.Run(t, q)
+		_, err := q.Publish(t.Context(), queue.Task{Queue: "mail", Topic: "mail.welcome", Delay: time.Minute})
+		require.NoError(t, err)
+		queuetest.Advance(time.Minute)
+		require.Equal(t, 1, handled)
+	})
+}
+
+func TestTheLastThatDiedIsTheFirstOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		q.Handle("mail", func(context.Context, queue.Delivery) error { return errors.New("no answer") })
+		queuetest.Run(t, q)
+		for _, task := range []queue.Task{{ID: "slow", Ladder: []time.Duration{time.Hour}}, {ID: "quick", MaxAttempts: 1}} {
+			task.Queue, task.Topic = "mail", "mail.welcome"
+			_, err := q.Publish(t.Context(), task)
+			require.NoError(t, err)
+			queuetest.Advance(time.Second)
+		}
+		queuetest.Advance(time.Hour)
+		dead := queuetest.Dead(t, q)
+		require.Equal(t, []string{"slow", "quick"}, []string{dead[0].MessageID, dead[1].MessageID})
+	})
+}
+
+// What is older than its retention goes, so an id is free again.
+func TestAnIdIsFreeAgainAfterItsRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, queue.Options{Log: quiet.Log, Retention: time.Hour, DedupMax: 1})
+		q.Handle("mail", func(context.Context, queue.Delivery) error { return nil })
+		queuetest.Run(t, q)
+		known := func() bool {
+			pub, err := q.Publish(t.Context(), queue.Task{ID: "one", Queue: "mail", Topic: "mail.welcome"})
+			require.NoError(t, err)
+			return pub.Duplicate
+		}
+		require.False(t, known())
+		queuetest.Advance(50 * time.Minute)
+		require.True(t, known())
+		_, err := q.Publish(t.Context(), queue.Task{ID: "two", Queue: "mail", Topic: "mail.welcome"})
+		require.NoError(t, err)
+		queuetest.Advance(16 * time.Minute)
+		require.False(t, known())
+	})
+}
+
+// Hours of simulated time cost little, although an instance polls and beats.
+func TestAnIdleDayOfSimulatedTimeAllocatesLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		q.Handle("mail", func(context.Context, queue.Delivery) error { return nil })
+		queuetest.Run(t, q)
+		queuetest.Advance(time.Hour)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		queuetest.Advance(24 * time.Hour)
+		runtime.ReadMemStats(&after)
+		require.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(500), "MiB")
+	})
+}
+
+func TestOutsideOfABubbleAdvanceSaysWhereItBelongs(t *testing.T) {
+	require.PanicsWithValue(t, "queuetest: Advance: goroutine is not in a bubble: call it in a function of synctest.Test", func() { queuetest.Advance(time.Hour) })
 }
 
 // Each test has a store of its own, and a task that nobody handles does not hold up its end.

@@ -67,6 +67,9 @@ type InvalidError struct {
 func (e *InvalidError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrInvalid.Error())
+	if e == nil {
+		return b.String()
+	}
 	for i, f := range e.Fields {
 		b.WriteString([]string{": ", "; "}[min(i, 1)] + f.Field + " " + f.Detail)
 	}
@@ -98,8 +101,8 @@ var fields = map[string]string{
 
 // details are sentences of the API that name its fields, as a caller in Go needs them.
 var details = map[string]string{
-	"give url or endpoint, not both":                                                 "give URL or Endpoint, not both",
-	"give delay or deliver_at, not both":                                             "give Delay or DeliverAt, not both",
+	"give url or endpoint, not both":                                                 "and URL can't both be given",
+	"give delay or deliver_at, not both":                                             "and DeliverAt can't both be given",
 	"begins with ep_, as the ids of endpoints do: give endpoint":                     "begins with ep_, as the ids of endpoints do: Send is for these",
 	"must be 1s to 60s, or to 1h for a queue":                                        "must be 1s to 60s",
 	"must be 1 to 101":                                                               "must be 1 to 101, or 0 for no limit",
@@ -108,8 +111,19 @@ var details = map[string]string{
 	"must be 1 to 64 of A-Z a-z 0-9 _ . -, not beginning with u_ or q_, as lanes do": queueRule,
 }
 
-// wrongID is the mistake of a call with the id of no message.
-var wrongID = &InvalidError{Fields: []FieldError{{Field: "id", Detail: "must be 1 to 128 of A-Z a-z 0-9 _ -"}}}
+// checkID adds a mistake if id is not one of a message.
+func (e *InvalidError) checkID(id string) {
+	switch d, whole := dispatcher.ParseDeliveryID(id); {
+	case dispatcher.ValidID(id):
+	case whole:
+		e.add("id", "is of a delivery: give the id of its message, "+d.Message)
+	default:
+		e.add("id", idRule)
+	}
+}
+
+// idRule is what the id of a message must be.
+const idRule = "must be 1 to 128 of A-Z a-z 0-9 _ -"
 
 // checkQueue adds a mistake if name is not one of a queue.
 func (e *InvalidError) checkQueue(field, name string) {

@@ -51,6 +51,28 @@ func TestADeadlineDuringACallIsTheErrorOfTheContext(t *testing.T) {
 	require.NotErrorIs(t, err, queue.ErrUnavailable)
 }
 
+func TestADeadlineWhileRedisHangsIsTheErrorOfTheContext(t *testing.T) {
+	server := redistest.Start(t)
+	p := newTestProgram(t, server.URL(), queue.Options{})
+	p.publish(t, queue.Task{ID: "one"})
+	server.Pause()
+	defer server.Resume()
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	task := queue.Task{ID: "one", Queue: "work", Topic: "test"}
+	_, published := p.Publish(ctx, task)
+	_, sent := p.Send(ctx, queue.Callback{URL: "https://shop.example/", Topic: "test"})
+	_, batch := p.PublishBatch(ctx, []queue.Task{task})
+	_, counted := p.Stats(ctx, "work")
+	for doing, err := range map[string]error{
+		"publish": published, "send": sent, "batch": batch, "stats": counted, "cancel": p.Cancel(ctx, "one"), "pause": p.Pause(ctx, "work"),
+		"reschedule": p.Reschedule(ctx, "one", time.Now()),
+	} {
+		require.ErrorIs(t, err, context.DeadlineExceeded, doing)
+		require.NotErrorIs(t, err, queue.ErrUnavailable, doing)
+	}
+}
+
 // newLockedServer is a server that needs a password.
 func newLockedServer(t *testing.T, password string) *redistest.Server {
 	t.Helper()
@@ -105,7 +127,7 @@ func TestAMistakeIsNamedByTheFieldInGo(t *testing.T) {
 	})
 	both := queue.Task{Queue: "work", Topic: "test", Delay: time.Second, DeliverAt: time.Now().Add(time.Second)}
 	_, err := p.Publish(t.Context(), both)
-	refused(t, err, "Delay give Delay or DeliverAt, not both")
+	refused(t, err, "Delay and DeliverAt can't both be given")
 
 	walk(t, queue.Options{}, map[string]any{
 		"Project": "a b", "Partitions": -1, "Durability": dispatcher.Durability{Fsync: true, Replicas: 1}, "RedisMode": queue.RedisMode("many"), "Workers": -1,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // periodic is a task of Every.
@@ -17,6 +18,10 @@ type periodic struct {
 	next func(time.Time) time.Time
 	task func(time.Time) Task
 }
+
+// aheadMost is how long before its time a task is published at most. It is a day below the bound of
+// DeliverAt, because the clock of Redis may be behind.
+const aheadMost = ladder.MaxDuration - 24*time.Hour
 
 var periodicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
@@ -30,7 +35,8 @@ var periodicName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // The ID has the name and the time, so any number of programs may have the same Every: each time
 // has one task. The task of the next time is published ahead and waits in Redis. So it is handled in
 // time whichever program dies, and once more after Every was taken out of all programs. Times that
-// pass while no program runs are left out, except that one.
+// pass while no program runs are left out, except that one. So is a time that no program could publish
+// for Options.Retention.
 func (q *Queue) Every(name string, next func(time.Time) time.Time, task func(at time.Time) Task) {
 	if q == nil || q.engine == nil {
 		panic(fmt.Sprintf("queue: Every(%q): %s", name, ErrUnopened))
@@ -63,17 +69,13 @@ func (q *Queue) repeat(ctx context.Context) {
 }
 
 func (q *Queue) repeatOne(ctx context.Context, p periodic) {
-	for at := p.next(q.engine.Now()); ; {
-		if at.IsZero() {
+	for at := p.next(q.engine.Now()); !at.IsZero(); {
+		if !q.waitUntil(ctx, at.Add(-aheadMost)) {
 			return
 		}
 		q.publishNext(ctx, p, at)
-		wait := time.NewTimer(at.Sub(q.engine.Now()))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if !q.waitUntil(ctx, at) {
 			return
-		case <-wait.C:
 		}
 		after := p.next(at)
 		if now := q.engine.Now(); !after.IsZero() && !after.After(now) { // the program was suspended
@@ -87,11 +89,29 @@ func (q *Queue) repeatOne(ctx context.Context, p periodic) {
 	}
 }
 
-// publishNext publishes the task of one time. While Redis does not respond it tries again.
+// waitUntil waits for a time, and reports whether it came before the end of ctx.
+func (q *Queue) waitUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(at.Sub(q.engine.Now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// publishNext publishes the task of one time. While Redis does not respond it tries again, but not for
+// longer than the id of a finished task is known: another program may have published it, and a second
+// one would be handled too.
 func (q *Queue) publishNext(ctx context.Context, p periodic, at time.Time) {
 	t := p.task(at)
 	t.ID, t.DeliverAt, t.UniqueFor = fmt.Sprintf("every_%s_%d", p.name, at.UnixMilli()), at, 0
 	for failures := 0; ctx.Err() == nil; {
+		if q.engine.Now().Sub(at) >= q.retain {
+			q.handlers.log.Error("a periodic task is left out: its time is longer ago than Options.Retention", "name", p.name, "at", at)
+			return
+		}
 		_, err := q.Publish(ctx, t)
 		switch {
 		case err == nil, ctx.Err() != nil:

@@ -68,6 +68,9 @@ func (q *Queue) Handle(name string, h HandlerFunc, o ...HandleOption) {
 	}
 	l := &handledLane{lane: dispatcher.QueueLane(name), queue: name, handle: h, most: mostWorkers, pending: true}
 	for _, option := range o {
+		if option == nil {
+			panic(fmt.Sprintf("queue: Handle(%q): a nil option", name))
+		}
 		option(l)
 	}
 	if l.most < 1 {
@@ -139,7 +142,7 @@ func unreadable(err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON at byte %d", syntax.Offset)
 	}
-	return err
+	return fmt.Errorf("a type that decodes itself refused its value (%T)", err) // such as a time, which would quote it
 }
 
 // skipError is an error with a mark for ErrSkipRetry.
@@ -215,6 +218,9 @@ func NewContext(ctx context.Context, d Delivery) context.Context {
 // FromContext returns the delivery of a handler's context, or of NewContext. ok is false for
 // any other context.
 func FromContext(ctx context.Context) (d Delivery, ok bool) {
+	if ctx == nil {
+		return d, false
+	}
 	p, ok := ctx.Value(deliveryKey{}).(*Delivery)
 	if !ok {
 		return d, false

@@ -117,6 +117,13 @@ func TestABodyThatCantBeReadIsDeadAtOnce(t *testing.T) {
 	}
 }
 
+func TestATypeThatDecodesItselfIsNotQuotedEither(t *testing.T) {
+	at := queue.Typed(func(context.Context, struct{ At time.Time }, queue.Delivery) error { return nil })
+	err := at(t.Context(), queue.Delivery{Body: []byte(`{"At":"secret17"}`)})
+	require.ErrorIs(t, err, queue.ErrSkipRetry)
+	require.EqualError(t, err, "the body can't be read as struct { At time.Time }: a type that decodes itself refused its value (*time.ParseError)")
+}
+
 func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxAttempts: 1, AttemptTimeout: time.Second})
 	p.Handle("work", func(ctx context.Context, _ queue.Delivery) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 )
 
-// Filter selects deliveries. Empty fields select all, and each list means any of its values.
+// Filter selects deliveries. Empty fields select all, and each list means any of its values, at most
+// 100.
 type Filter struct {
 	Queue    string              // only the deliveries of this queue
 	Statuses []dispatcher.Status // such as dispatcher.StatusDead
@@ -43,6 +44,10 @@ type Record struct {
 // pageSize is the number of deliveries in one call of List and Replay.
 const pageSize = 100
 
+// valuesMost bounds each list of a Filter, because every delivery is compared with all values. It is
+// that of the API.
+const valuesMost = 100
+
 // inner converts the filter for the engine, or returns its mistakes.
 func (f Filter) inner() (dispatcher.Filter, *InvalidError) {
 	wrong := &InvalidError{}
@@ -50,6 +55,15 @@ func (f Filter) inner() (dispatcher.Filter, *InvalidError) {
 	if f.Queue != "" {
 		wrong.checkQueue("Queue", f.Queue)
 		inner.Lanes = []dispatcher.Lane{dispatcher.QueueLane(f.Queue)}
+	}
+	for _, list := range []struct {
+		name string
+		n    int
+	}{{"Statuses", len(f.Statuses)}, {"Topics", len(f.Topics)}, {"Tenants", len(f.Tenants)}, {"Subjects", len(f.Subjects)}} {
+		if list.n > valuesMost {
+			wrong.add(list.name, fmt.Sprintf("has %d values, at most %d are taken", list.n, valuesMost))
+			return inner, wrong
+		}
 	}
 	for _, s := range f.Statuses {
 		if !slices.Contains(dispatcher.Statuses(), s) {
@@ -59,6 +73,16 @@ func (f Filter) inner() (dispatcher.Filter, *InvalidError) {
 	for _, pattern := range f.Topics {
 		if !dispatcher.ValidPattern(pattern) {
 			wrong.add("Topics", fmt.Sprintf("has %q, which is no topic or pattern such as order.*", pattern))
+		}
+	}
+	for _, tenant := range f.Tenants {
+		if !dispatcher.ValidTenant(tenant) {
+			wrong.add("Tenants", fmt.Sprintf("has %q, which no tenant can be", tenant))
+		}
+	}
+	for _, subject := range f.Subjects {
+		if !dispatcher.ValidSubject(subject) {
+			wrong.add("Subjects", fmt.Sprintf("has %q, which no subject can be", subject))
 		}
 	}
 	return inner, wrong
@@ -128,7 +152,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 		named.Message = id
 	}
 	if !dispatcher.ValidID(named.Message) {
-		return Record{}, fmt.Errorf("get: %w", wrongID)
+		return Record{}, fmt.Errorf("get: %w", &InvalidError{Fields: []FieldError{{Field: "id", Detail: idRule}}})
 	}
 	view, err := q.engine.Message(ctx, named.Message)
 	if err != nil {

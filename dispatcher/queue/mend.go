@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -24,17 +25,29 @@ const statsMost = 256
 // Stats returns the counts of queues, in the order of names. Without names it returns those of the
 // queues with a handler in this program. A queue that nobody has used yet has zeros. hookladder serve
 // beside the program has more: a console, metrics and the state of each delivery over time.
-func (q *Queue) Stats(ctx context.Context, names ...string) ([]Stats, error) {
+func (q *Queue) Stats(ctx context.Context, names ...string) (all []Stats, err error) {
 	if err := q.usable(ctx, "stats"); err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		names = q.handlers.names()
-	}
-	wrong := &InvalidError{}
 	if len(names) > statsMost {
-		wrong.add("names", fmt.Sprintf("are %d, at most %d are taken", len(names), statsMost))
+		return nil, fmt.Errorf("stats: %w", &InvalidError{Fields: []FieldError{{Field: "names", Detail: fmt.Sprintf("are %d, at most %d are taken", len(names), statsMost)}}})
 	}
+	if len(names) > 0 {
+		return q.stats(ctx, names)
+	}
+	for some := range slices.Chunk(q.handlers.names(), statsMost) { // a program may have more handlers
+		part, err := q.stats(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part...)
+	}
+	return all, nil
+}
+
+// stats returns the counts of at most statsMost queues.
+func (q *Queue) stats(ctx context.Context, names []string) ([]Stats, error) {
+	wrong := &InvalidError{}
 	out, at, lanes := make([]Stats, len(names)), map[dispatcher.Lane]int{}, []dispatcher.Lane(nil)
 	for i, name := range names {
 		wrong.checkQueue("names", name)
@@ -43,11 +56,8 @@ func (q *Queue) Stats(ctx context.Context, names ...string) ([]Stats, error) {
 			at[lane], lanes = i+1, append(lanes, lane)
 		}
 	}
-	switch {
-	case len(wrong.Fields) > 0:
+	if len(wrong.Fields) > 0 {
 		return nil, fmt.Errorf("stats: %w", wrong)
-	case len(lanes) == 0:
-		return out, nil
 	}
 	states, err := q.engine.Registry().LaneStates(ctx, lanes)
 	if err != nil {

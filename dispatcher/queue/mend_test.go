@@ -144,6 +144,9 @@ func TestWrongQuestionsAreNamed(t *testing.T) {
 		"Queue must be 1 to 64":              list(queue.Filter{Queue: "a b"}),
 		`Statuses has "gone"`:                list(queue.Filter{Statuses: []dispatcher.Status{"gone"}}),
 		`Topics has "a..b"`:                  list(queue.Filter{Topics: []string{"a..b"}}),
+		`Tenants has ""`:                     list(queue.Filter{Tenants: []string{""}}),
+		`Subjects has "a\nb"`:                list(queue.Filter{Subjects: []string{"a\nb"}}),
+		"Subjects has 101 values, at most":   list(queue.Filter{Subjects: make([]string, 101)}),
 		`Statuses has "ready": only dead`:    replayed,
 		"id must be 1 to 128":                got,
 		"names must be 1 to 64":              counted,
@@ -280,6 +283,12 @@ func TestATaskIsPublishedOnceInEachSpanOfUniqueFor(t *testing.T) {
 		task.ID, task.UniqueFor = "", time.Hour
 		_, err = q.Publish(t.Context(), task)
 		require.ErrorContains(t, err, "UniqueFor needs an ID")
+		task.ID = strings.Repeat("a", 116)
+		_, err = q.Publish(t.Context(), task)
+		require.ErrorContains(t, err, "ID must be at most 115 characters, because UniqueFor adds the span")
+		task.ID = task.ID[1:]
+		_, err = q.Publish(t.Context(), task)
+		require.NoError(t, err)
 	})
 }
 
@@ -347,6 +356,68 @@ func TestATimeOfEveryThatAnotherProgramHasPublishedIsLeftAsItIs(t *testing.T) {
 		queuetest.Run(t, q)
 		queuetest.Advance(time.Hour)
 		require.Equal(t, []string{`"theirs"`}, got)
+	})
+}
+
+// A bubble begins in a leap year, so the next year is 366 days away, and a task may be published 365 days
+// ahead.
+func TestATimeOfEveryMayBeMoreThanAYearAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		year := func(t time.Time) time.Time { return time.Date(t.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC) }
+		next := year(time.Now())
+		require.Greater(t, time.Until(next), 365*24*time.Hour)
+		q.Every("taxes", year, func(time.Time) queue.Task { return queue.Task{Queue: "taxes", Topic: "taxes.due"} })
+		queuetest.Run(t, q)
+		queuetest.Advance(time.Hour)
+		stats, err := q.Stats(t.Context(), "taxes")
+		require.NoError(t, err)
+		require.Zero(t, stats[0].Waiting)
+		queuetest.Advance(48 * time.Hour)
+		r, err := q.Get(t.Context(), fmt.Sprintf("every_taxes_%d", next.UnixMilli()))
+		require.NoError(t, err)
+		require.Equal(t, next, r.NextAttemptAt.UTC())
+	})
+}
+
+// The id of a task is forgotten some time after its end. Then a program that has it published too late
+// could double it.
+func TestATimeOfEveryThatIsLongAgoIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, queue.Options{Log: quiet.Log, Retention: time.Hour})
+		var got []string
+		queue.Handle(q, "work", func(_ context.Context, ago string, _ queue.Delivery) error {
+			got = append(got, ago)
+			return nil
+		})
+		began := time.Now()
+		for name, ago := range map[string]time.Duration{"recent": 59 * time.Minute, "old": time.Hour} {
+			q.Every(name, func(t time.Time) time.Time {
+				if t.Before(began) {
+					return time.Time{}
+				}
+				return began.Add(-ago)
+			}, func(time.Time) queue.Task { return queue.Task{Queue: "work", Topic: "test", Body: name} })
+		}
+		queuetest.Run(t, q)
+		queuetest.Advance(time.Minute)
+		require.Equal(t, []string{"recent"}, got)
+	})
+}
+
+// A program may have more handlers than one call counts.
+func TestStatsOfMoreQueuesThanOneCallCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, quiet)
+		for n := range 300 {
+			q.Handle(fmt.Sprint("queue", n), func(context.Context, queue.Delivery) error { return nil })
+		}
+		publish(t, q, queue.Task{Queue: "queue299"})
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Len(t, stats, 300)
+		require.Equal(t, queue.Stats{Queue: "queue0"}, stats[0])
+		require.Equal(t, queue.Stats{Queue: "queue299", Waiting: 1}, stats[299])
 	})
 }
 

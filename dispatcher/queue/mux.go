@@ -25,6 +25,9 @@ type Mux struct {
 // order. and * is for all. The topic itself goes before a pattern, and a longer pattern before a
 // shorter one. It panics on an invalid topic, a nil h, and a second handler for one topic.
 func (m *Mux) Handle(topic string, h HandlerFunc) {
+	if m == nil {
+		panic(fmt.Sprintf("queue: Mux.Handle(%q): the Mux is nil", topic))
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -51,6 +54,9 @@ func (m *Mux) Serve(ctx context.Context, d Delivery) error {
 }
 
 func (m *Mux) handler(topic string) HandlerFunc {
+	if m == nil {
+		return nil
+	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if h := m.of[topic]; h != nil {

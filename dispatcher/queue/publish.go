@@ -189,10 +189,16 @@ func (q *Queue) checked(verb string, m *message) (*dispatcher.Message, error) {
 		}
 	}
 	if len(wrong.Fields) > 0 {
-		return nil, fmt.Errorf("%s %s: %w", verb, inner.ID, wrong)
+		if dispatcher.ValidID(m.ID) { // a made one says nothing to the caller
+			verb += " " + m.ID
+		}
+		return nil, fmt.Errorf("%s: %w", verb, wrong)
 	}
 	return inner, nil
 }
+
+// maxID is the longest id of a message.
+const maxID = 128
 
 // unique returns the id of the message in the present span of its UniqueFor. An id is known for
 // Options.Retention, so a longer span could have two tasks.
@@ -205,7 +211,12 @@ func (q *Queue) unique(m *message, wrong *InvalidError) string {
 		wrong.add("UniqueFor", fmt.Sprintf("must be 1s to %s, as long as an id is known (Options.Retention)", ladder.FormatDuration(q.retain)))
 		return m.ID
 	}
-	return fmt.Sprintf("%s_%d", m.ID, q.engine.Now().Truncate(m.uniqueFor).UnixMilli())
+	id := fmt.Sprintf("%s_%d", m.ID, q.engine.Now().Truncate(m.uniqueFor).UnixMilli())
+	if over := len(id) - maxID; over > 0 && dispatcher.ValidID(m.ID) {
+		wrong.add("ID", fmt.Sprintf("must be at most %d characters, because UniqueFor adds the span", len(m.ID)-over))
+		return m.ID
+	}
+	return id
 }
 
 func (q *Queue) publish(ctx context.Context, verb string, m *message) (Published, error) {
@@ -263,8 +274,9 @@ func (q *Queue) Cancel(ctx context.Context, id string) error {
 	if err := q.usable(ctx, "cancel"); err != nil {
 		return err
 	}
-	if !dispatcher.ValidID(id) {
-		return fmt.Errorf("cancel: %w", wrongID)
+	wrong := &InvalidError{}
+	if wrong.checkID(id); len(wrong.Fields) > 0 {
+		return fmt.Errorf("cancel: %w", wrong)
 	}
 	if _, err := q.engine.Cancel(ctx, id, ""); err != nil {
 		return q.failed(ctx, "cancel "+id, err)
@@ -283,11 +295,9 @@ func (q *Queue) Reschedule(ctx context.Context, id string, at time.Time) error {
 		return err
 	}
 	wrong := &InvalidError{}
-	if !dispatcher.ValidID(id) {
-		wrong = wrongID
-	}
+	wrong.checkID(id)
 	if at.IsZero() || at.Sub(q.engine.Now()) > ladder.MaxDuration {
-		wrong = &InvalidError{Fields: append(wrong.Fields[:len(wrong.Fields):len(wrong.Fields)], FieldError{Field: "at", Detail: "must be a time of at most a year ahead"})}
+		wrong.add("at", "must be a time of at most a year ahead")
 	}
 	if len(wrong.Fields) > 0 {
 		return fmt.Errorf("reschedule: %w", wrong)
@@ -339,7 +349,7 @@ func (m *message) inner() (*dispatcher.Message, *InvalidError) {
 		wrong.add("Queue", "is needed: Send is for callbacks to a URL or to endpoints")
 	}
 	if m.Raw != nil && m.Body != nil {
-		wrong.add("Body", "give Body or Raw, not both")
+		wrong.add("Body", "and Raw can't both be given")
 	}
 	var err error
 	out.Body, err = m.body()

@@ -71,6 +71,21 @@ func TestZeroAndNilArgumentsAreErrors(t *testing.T) {
 	}
 	require.ErrorIs(t, p.Cancel(t.Context(), "unknown"), queue.ErrNotFound)
 
+	for _, id := range []string{"q_work:one", "ep_1:one"} {
+		require.ErrorContains(t, p.Cancel(t.Context(), id), "id is of a delivery: give the id of its message, one")
+		require.ErrorContains(t, p.Reschedule(t.Context(), id, time.Now()), "id is of a delivery: give the id of its message, one")
+	}
+
+	require.PanicsWithValue(t, `queue: Handle("work"): a nil option`, func() {
+		p.Handle("work", func(context.Context, queue.Delivery) error { return nil }, nil)
+	})
+	var mux *queue.Mux
+	require.ErrorIs(t, mux.Serve(t.Context(), queue.Delivery{Topic: "test"}), queue.ErrNoHandler)
+	require.PanicsWithValue(t, `queue: Mux.Handle("test"): the Mux is nil`, func() { mux.Handle("test", mux.Serve) })
+	_, ok := queue.FromContext(none)
+	require.False(t, ok)
+	var invalid *queue.InvalidError
+	require.Equal(t, "invalid", invalid.Error())
 	var retry *queue.RetryError
 	require.Equal(t, "the handler requested a retry", fmt.Sprint(retry))
 	require.NoError(t, retry.Unwrap())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
@@ -40,9 +41,12 @@ const scrapeWithin = 5 * time.Second
 //   - hookladder_queue_waiting{queue}, hookladder_queue_in_flight{queue}, hookladder_queue_dead{queue}
 //     and hookladder_queue_paused{queue}: counts of all programs, read from Redis at each scrape.
 //
-// The last ones are of the queues that have a handler in this program, and of names. Without a
-// response of Redis they are missing in that scrape, and hookladder_queue_up is 0.
+// The last ones are of the queues that have a handler in this program, and of at most 256 names.
+// Without a response of Redis they are missing in that scrape, and hookladder_queue_up is 0.
 func Register(reg prometheus.Registerer, q *queue.Queue, names ...string) error {
+	if err := check(reg, q, names); err != nil {
+		return fmt.Errorf("register the metrics of a queue: %w", err)
+	}
 	m := &metrics{
 		queue: q, names: names,
 		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -57,6 +61,30 @@ func Register(reg prometheus.Registerer, q *queue.Queue, names ...string) error 
 		return fmt.Errorf("register the metrics of a queue: %w", err)
 	}
 	q.Use(m.count)
+	return nil
+}
+
+// namesMost is that of Queue.Stats.
+const namesMost = 256
+
+// check returns an error for arguments with which no scrape would work.
+func check(reg prometheus.Registerer, q *queue.Queue, names []string) error {
+	if reg == nil {
+		return errors.New("the registerer is nil")
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if _, err := q.Stats(ended); !errors.Is(err, context.Canceled) { // it asks Redis nothing
+		return err
+	}
+	if len(names) > namesMost {
+		return fmt.Errorf("%w: %d names, at most %d are taken", queue.ErrInvalid, len(names), namesMost)
+	}
+	for _, name := range names {
+		if !dispatcher.ValidQueue(name) {
+			return fmt.Errorf("%w: %q is no name of a queue", queue.ErrInvalid, name)
+		}
+	}
 	return nil
 }
 

@@ -73,6 +73,22 @@ func TestTheMetricsOfAProgramAreItsCallsAndTheCountsOfRedis(t *testing.T) {
 	})
 }
 
+// Without them, each scrape would fail, and nobody would know why.
+func TestWrongArgumentsAreErrorsAndRegisterNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queuetest.Open(t, queue.Options{Log: slog.New(slog.DiscardHandler)})
+		reg := prometheus.NewRegistry()
+		require.EqualError(t, queueprom.Register(nil, q), "register the metrics of a queue: the registerer is nil")
+		require.ErrorIs(t, queueprom.Register(reg, nil), queue.ErrUnopened)
+		require.ErrorIs(t, queueprom.Register(reg, &queue.Queue{}), queue.ErrUnopened)
+		require.EqualError(t, queueprom.Register(reg, q, "mail", "a b"), `register the metrics of a queue: invalid: "a b" is no name of a queue`)
+		require.ErrorIs(t, queueprom.Register(reg, q, make([]string, 257)...), queue.ErrInvalid)
+		require.Empty(t, gather(t, reg))
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, queueprom.Register(reg, q), queue.ErrClosed)
+	})
+}
+
 func TestAScrapeWithoutRedisSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queuetest.Open(t, queue.Options{Log: slog.New(slog.DiscardHandler)})

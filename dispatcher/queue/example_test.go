@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -251,6 +253,158 @@ func ExampleQueue_Stats() {
 	// ready <nil>
 	// <nil>
 	// mail_1 cancelled <nil>
+}
+
+// A callback goes out over HTTP, by a hookladder serve of the project.
+func ExampleQueue_Send() {
+	q, end := newExampleQueue()
+	defer end()
+	ctx := context.Background()
+	p, err := q.Send(ctx, queue.Callback{ID: "paid_17", URL: "https://shop.example/hooks", Topic: "order.paid", Body: 17})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.ID, p.Deliveries[0].Status)
+
+	toAll := queue.Callback{Tenant: "acme", Topic: "order.paid", Body: 17} // to each endpoint of the tenant that wants it
+	_, err = q.Send(ctx, toAll)
+	fmt.Println(errors.Is(err, queue.ErrUnmatched))
+	toAll.AllowUnmatched = true
+	p, err = q.Send(ctx, toAll)
+	fmt.Println(len(p.Deliveries), err)
+	// Output:
+	// paid_17 ready
+	// true
+	// 0 <nil>
+}
+
+// Nothing of a paused queue is handled, in any program.
+func ExampleQueue_Resume() {
+	q, end := newExampleQueue()
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	q.Handle("mail", func(_ context.Context, d queue.Delivery) error {
+		fmt.Println("sent", d.MessageID)
+		stop()
+		return nil
+	})
+	if err := q.Pause(ctx, "mail"); err != nil {
+		panic(err)
+	}
+	if _, err := q.Publish(ctx, queue.Task{ID: "mail_1", Queue: "mail", Topic: "mail.welcome"}); err != nil {
+		panic(err)
+	}
+	stats, err := q.Stats(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("waiting", stats[0].Waiting, "paused", stats[0].Paused)
+	if err := q.Resume(ctx, "mail"); err != nil {
+		panic(err)
+	}
+	if err := q.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output:
+	// waiting 1 paused true
+	// sent mail_1
+}
+
+// OnDead rings. After the cure, Replay handles what is dead again.
+func ExampleQueue_Replay() {
+	store := miniredis.NewMiniRedis()
+	if err := store.Start(); err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	dead := make(chan queue.Dead, 1)
+	q, err := queue.Open(ctx, "redis://"+store.Addr(), queue.Options{
+		Forgetful: true,
+		OnDead:    func(_ context.Context, d queue.Dead) { dead <- d },
+	})
+	if err != nil {
+		panic(err)
+	}
+	var cured atomic.Bool
+	q.Handle("mail", func(_ context.Context, d queue.Delivery) error {
+		if !cured.Load() {
+			return queue.SkipRetry(errors.New("no template"))
+		}
+		stop()
+		return nil
+	})
+	if _, err := q.Publish(ctx, queue.Task{ID: "mail_1", Queue: "mail", Topic: "mail.welcome"}); err != nil {
+		panic(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(ctx) }()
+
+	d := <-dead
+	fmt.Println(d.MessageID, d.Reason, d.LastError)
+	cured.Store(true)
+	n, err := q.Replay(context.Background(), queue.Filter{Queue: "mail", Topics: []string{"mail.*"}})
+	fmt.Println(n, err)
+	fmt.Println(<-ended)
+	// Output:
+	// mail_1 rejected no template
+	// 1 <nil>
+	// <nil>
+}
+
+// Each time has one task, however many programs have the same Every.
+func ExampleQueue_Every() {
+	q, end := newExampleQueue()
+	defer end()
+	ctx, stop := context.WithCancel(context.Background())
+	every := 50 * time.Millisecond // an hour or a day in a real program, or the method Next of a cron schedule
+	next := func(t time.Time) time.Time { return t.Truncate(every).Add(every) }
+	q.Every("report", next, func(at time.Time) queue.Task {
+		return queue.Task{Queue: "report", Topic: "report.due", Body: at}
+	})
+	var first sync.Once
+	queue.Handle(q, "report", func(_ context.Context, at time.Time, d queue.Delivery) error {
+		first.Do(func() {
+			fmt.Println(d.MessageID == fmt.Sprint("every_report_", at.UnixMilli()), time.Now().Before(at))
+			stop()
+		})
+		return nil
+	})
+	if err := q.Run(ctx); err != nil {
+		panic(err)
+	}
+	// Output: true false
+}
+
+// A person decides that lost data stay lost. Until then each call says what is missing.
+func ExampleAcceptLoss() {
+	store := miniredis.NewMiniRedis()
+	if err := store.Start(); err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	ctx, url, options := context.Background(), "redis://"+store.Addr(), queue.Options{Forgetful: true}
+	q, err := queue.Open(ctx, url, options)
+	if err != nil {
+		panic(err)
+	}
+	defer q.Close()
+	publish := func(id string) error {
+		_, err := q.Publish(ctx, queue.Task{ID: id, Queue: "mail", Topic: "mail.welcome"})
+		return err
+	}
+	fmt.Println(publish("mail_1"))
+	store.FlushAll() // somebody emptied it
+
+	var loss *queue.Emptied
+	fmt.Println(errors.As(publish("mail_2"), &loss))
+	fmt.Println(queue.AcceptLoss(ctx, url, options)) // open queues continue within some seconds
+	fmt.Println(queue.AcceptLoss(ctx, url, options))
+	// Output:
+	// <nil>
+	// true
+	// true <nil>
+	// false <nil>
 }
 
 // A key is never printed, so options can be logged.

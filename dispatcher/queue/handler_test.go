@@ -276,6 +276,41 @@ func TestOnDeadIsCalledOnceWithEachDeadDelivery(t *testing.T) {
 	})
 }
 
+// errorsOnly is a log that takes errors only.
+type errorsOnly struct{ logged }
+
+func (errorsOnly) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+
+// More deaths than wait for a slow hook are not reported to it. The log says how many, and List has all.
+func TestASlowOnDeadMissesSomeAndTheLogSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, lines, done := 0, newLogged(), make(chan struct{})
+		o := queue.Options{Log: slog.New(errorsOnly{lines})}
+		o.OnDead = func(context.Context, queue.Dead) {
+			calls++
+			<-done
+		}
+		q := queuetest.Open(t, o)
+		q.Handle("work", func(context.Context, queue.Delivery) error { return queue.SkipRetry(errors.New("no")) })
+		queuetest.Run(t, q)
+		var tasks []queue.Task
+		for range 600 {
+			tasks = append(tasks, queue.Task{Queue: "work", Topic: "test"})
+		}
+		for range 2 {
+			_, err := q.PublishBatch(t.Context(), tasks)
+			require.NoError(t, err)
+		}
+		queuetest.Advance(time.Minute)
+		require.Len(t, queuetest.Dead(t, q), 1200)
+		require.Equal(t, 1, calls)
+		close(done)
+		queuetest.Advance(time.Minute)
+		require.Equal(t, 1+1024, calls)
+		lines.waitFor(t, "ERROR some dead deliveries were not reported to OnDead, which is too slow")
+	})
+}
+
 // The deaths of the last moment are reported too, and a hook that hangs does not hold up the end.
 func TestTheEndWaitsForOnDeadButNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

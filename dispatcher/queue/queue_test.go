@@ -24,6 +24,7 @@ var rungs = []time.Duration{time.Millisecond, time.Millisecond, time.Millisecond
 // program is one that uses the package.
 type program struct {
 	*queue.Queue
+	url   string
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -33,7 +34,7 @@ func newTestProgram(t testing.TB, url string, o queue.Options) *program {
 	t.Helper()
 	q, err := queue.Open(t.Context(), url, o)
 	require.NoError(t, err)
-	p := &program{Queue: q, ended: make(chan error, 1), stop: func() {}}
+	p := &program{Queue: q, url: url, ended: make(chan error, 1), stop: func() {}}
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return p
 }
@@ -144,6 +145,9 @@ func TestAHandlerGetsWhatWasPublished(t *testing.T) {
 			require.Equal(t, dispatcher.StatusDelivered, p.ends(t, pub.ID).Status)
 			_, ok := queue.FromContext(t.Context())
 			require.False(t, ok)
+			later := p.publish(t, queue.Task{Queue: "orders", Body: order{18}})
+			require.Equal(t, order{18}, receive(t, read), "what comes after the first take is found too")
+			require.Equal(t, later.ID, receive(t, got).MessageID)
 		})
 	}
 }

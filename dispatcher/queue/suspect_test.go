@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -53,6 +54,89 @@ func TestSuspectsAreHandledOneAtATime(t *testing.T) {
 		require.Equal(t, dispatcher.StatusDelivered, p.ends(t, id).Status)
 	}
 	require.Equal(t, int32(1), most.Load())
+}
+
+// newAlone returns a program with a delivery of the queue work that has to be handled alone, and a handler
+// of the queue hold that runs until its channel is closed.
+func newAlone(t *testing.T, work queue.HandlerFunc) (p *program, alone string, hold chan struct{}) {
+	t.Helper()
+	url := redistest.Start(t).URL()
+	p = newTestProgram(t, url, queue.Options{Workers: 4, AttemptTimeout: time.Second})
+	alone = p.publish(t, queue.Task{ID: "alone"}).ID
+	dieHolding(t, url, 1, "victim1", "victim2")
+	dieBeside(t, url, "victim3")
+	hold = make(chan struct{})
+	began := make(chan struct{}, 1)
+	p.Handle("work", work)
+	p.Handle("hold", func(context.Context, queue.Delivery) error {
+		began <- struct{}{}
+		<-hold
+		return nil
+	})
+	require.NoError(t, p.Pause(t.Context(), "work"))
+	p.publish(t, queue.Task{ID: "held", Queue: "hold", Timeout: time.Hour})
+	p.start(t)
+	receive(t, began)
+	require.NoError(t, p.Resume(t.Context(), "work"))
+	p.delivery(t, alone, func(d dispatcher.Delivery) bool { return d.Status == dispatcher.StatusInFlight })
+	return p, alone, hold
+}
+
+func TestWhatIsHandledAloneWaitsForOthersThatRun(t *testing.T) {
+	var ended atomic.Bool
+	p, alone, hold := newAlone(t, func(context.Context, queue.Delivery) error {
+		if !ended.Load() {
+			return errors.New("another handler runs")
+		}
+		return nil
+	})
+	ended.Store(true)
+	close(hold)
+	d := p.ends(t, alone)
+	require.Equal(t, dispatcher.StatusDelivered, d.Status)
+	require.Empty(t, d.LastError)
+	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, "held").Status)
+}
+
+func TestWhatIsHandledAloneDoesNotWaitForAHandlerThatNeverReturns(t *testing.T) {
+	p, alone, hold := newAlone(t, func(context.Context, queue.Delivery) error { return nil })
+	defer close(hold)
+	require.Equal(t, dispatcher.StatusDelivered, p.ends(t, alone).Status)
+	held, err := p.Get(t.Context(), "held")
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.StatusInFlight, held.Status)
+}
+
+func TestAtTheEndWhatWaitsToBeHandledAloneGoesBackUncounted(t *testing.T) {
+	p, alone, hold := newAlone(t, func(context.Context, queue.Delivery) error { return errors.New("it began") })
+	p.stop()
+	reader := newTestProgram(t, p.url, queue.Options{})
+	d := reader.delivery(t, alone, func(d dispatcher.Delivery) bool { return d.Status == dispatcher.StatusReady })
+	require.Empty(t, d.LastError)
+	close(hold)
+	p.end(t)
+}
+
+// dieBeside has an instance take a suspect, begin it beside others, and die.
+func dieBeside(t testing.TB, url, victim string) {
+	t.Helper()
+	o := queue.Options{}
+	s, err := o.StoreOptions(url)
+	require.NoError(t, err)
+	store, err := redisq.Await(t.Context(), s)
+	require.NoError(t, err)
+	defer store.Close()
+	taken, err := store.Take(t.Context(), victim, dispatcher.Take{
+		Lanes: []dispatcher.Lane{dispatcher.QueueLane("work")}, Most: 1, Bytes: 1 << 20, Suspects: 1,
+	})
+	require.NoError(t, err)
+	require.Len(t, taken.Claimed, 1)
+	c := taken.Claimed[0]
+	leased, err := store.Begin(t.Context(), victim, dispatcher.Lease{ID: c.ID, At: c.Leased}, true)
+	require.NoError(t, err)
+	require.True(t, leased)
+	_, err = store.Reap(t.Context(), "another", victim)
+	require.NoError(t, err)
 }
 
 // dieHolding has instances take n deliveries one after another, and die.

@@ -41,6 +41,7 @@ var EndingCases = func() []redisqtest.Case {
 			{"any mover ends the ready list", endsReady},
 			{"a long ready list is ended in batches", endsLongLists},
 			{"a delivery in flight ends with its attempt", endsFlights},
+			{"a delivery that is handed back to wait alone ends with its last status", endsWaitsAlone},
 			{"the leased deliveries of a dead instance end", endsTakeovers},
 			{"marks are carried out first", endsMarked},
 			{"a lost delivery is dropped", dropsLost},
@@ -189,6 +190,21 @@ func endsFlights(r *redisqtest.Rig, e ending) {
 	require.Equal(r, dispatcher.ReasonGone, r.MustStand(c[3].ID, dispatcher.StatusDead).Reason)
 	mustEndIn(r, e, 0, "m5")
 	require.Zero(r, r.State().Lanes[redisqtest.EpOne].Waiting)
+}
+
+func endsWaitsAlone(r *redisqtest.Rig, e ending) {
+	r.Limit(redisqtest.EpOne)
+	r.Publish(redisqtest.EpOne, "m1")
+	m1 := redisqtest.Named(redisqtest.EpOne, "m1")
+	r.MustSettle(redisqtest.One, redisqtest.Failure(r.MustClaim(redisqtest.One, m1)[0], time.Minute))
+	r.Pass(time.Minute)
+	r.Move()
+	alone := redisqtest.HandBack(r.MustClaim(redisqtest.One, m1)[0])
+	alone.Wait = time.Second
+	end(r, e)
+	require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledEnd}, r.Settle(redisqtest.One, alone))
+	mustEndIn(r, e, 1, "m1")
+	require.Equal(r, 500, r.Inspect(m1).LastStatus)
 }
 
 func endsTakeovers(r *redisqtest.Rig, e ending) {

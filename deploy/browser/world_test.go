@@ -153,6 +153,13 @@ func (w *world) mend(path string) {
 	w.mends[path] = true
 }
 
+// mended reports whether a path takes what comes.
+func (w *world) mended(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mends[path]
+}
+
 // at is the address of a path of the receiver.
 func (w *world) at(path string) string { return w.receiver.URL(0) + "/" + path }
 

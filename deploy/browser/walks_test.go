@@ -118,7 +118,7 @@ func (w *world) walkOrder(t *testing.T, b *browsertest.Tab) {
 func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest.Tab)) {
 	t.Helper()
 	tenant, path := "shop-"+name, "wrong-"+name
-	id := w.endpoint(wire.Endpoint{UID: tenant + ":orders", Tenant: tenant, URL: w.at(path)})
+	id := w.endpoint(wire.Endpoint{UID: tenant + ":orders", Tenant: tenant, URL: w.at(path), Description: "Orders of " + name})
 	for _, order := range named(name+"-order-", 3) {
 		w.publish(wire.Message{ID: order, Endpoint: id, Tenant: tenant, Subject: order})
 	}
@@ -131,8 +131,9 @@ func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest
 	at := &walk{Tab: b}
 	at.click("button", "Open")
 	b.WaitFor("Overview", "failing", "401")
-	b.In("region", "Needs you").WaitFor(tenant + ":orders")
-	at.click("link", name+"-order-0")
+	b.In("region", "Needs you").WaitFor("Orders of " + name)
+	at.clicks++
+	b.In("region", "What failed").Click("link", name+"-order-0")
 	b.WaitURL("/link/messages/" + name + "-order-0")
 	b.WaitFor("401", "the signature does not match")
 	at.click("link", "Why does my signature fail?")
@@ -145,7 +146,7 @@ func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest
 	require.Empty(t, b.Sideways())
 	require.Empty(t, b.Axe())
 	w.mend(path) // the receiver has the right one now
-	at.click("link", tenant+":orders")
+	at.click("link", "Orders of "+name)
 	b.WaitURL("/link/endpoints/" + id)
 	at.click("button", "Try again now")
 	b.WaitURL("/link/jobs/job_")

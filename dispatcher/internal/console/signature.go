@@ -75,7 +75,7 @@ func signature(v *visit) (pageAnswer, error) {
 	if p.Without == "" {
 		e, err := v.srv.Signing(v.ctx, d.Destination)
 		if err == nil {
-			p.Name = cmp.Or(e.UID, p.Name)
+			p.Name = signingName(v, e)
 			err = p.check(v, e, &m, d)
 		} else if errors.Is(err, dispatcher.ErrNoEndpoint) {
 			p.Without, err = "Its endpoint was deleted, and the secret with it, so nothing can be compared.", nil
@@ -89,6 +89,15 @@ func signature(v *visit) (pageAnswer, error) {
 	}
 	a.body = p
 	return a, nil
+}
+
+// signingName returns the name of an endpoint as the visitor knows it. A link is not shown uids.
+func signingName(v *visit, e *dispatcher.Endpoint) string {
+	view := wire.EndpointView{ID: e.ID, Endpoint: wire.Endpoint{URL: e.URL, Description: e.Description}}
+	if v.Link == nil {
+		view.UID = e.UID
+	}
+	return EndpointName(view)
 }
 
 // choose returns the delivery that the visitor means: the named one, or the first to an endpoint.

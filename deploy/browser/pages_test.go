@@ -49,6 +49,9 @@ func crawl(t *testing.T, b *browsertest.Tab, start string, visit func(path strin
 	return shapes
 }
 
+// primaries is how many prominent buttons are seen.
+const primaries = `[...document.querySelectorAll("main .button.primary")].filter(e => e.checkVisibility()).length`
+
 // checkSchemes checks a page in the light scheme on a desktop and in the dark scheme on a
 // phone. People who see little or nothing can use it, and it is not wider than the window.
 // A run with pictures draws the other two combinations too.
@@ -58,6 +61,8 @@ func checkSchemes(t *testing.T, b *browsertest.Tab, name string) {
 	require.Empty(t, b.Sideways(), name)
 	b.Scheme("light")
 	require.True(t, b.Has("searchbox", "Search"), "%s has the search", name)
+	require.LessOrEqual(t, browsertest.JS[int](b, primaries), 1, "%s has one primary button", name)
+	require.Zero(t, browsertest.JS[int](b, `document.querySelectorAll("main #live").length`), "the lamp is at the foot of the menu")
 	require.Empty(t, b.Axe(), "%s, light", name)
 	b.Shot(name)
 	b.Phone(390)

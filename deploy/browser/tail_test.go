@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,49 @@ func TestTheTailShowsAttemptsAsTheyHappen(t *testing.T) {
 	b.WaitGone("before")
 	b.Click("link", "live_1")
 	b.WaitURL("/console/messages/live_1")
+}
+
+// The tail and the lamp are in the reader's zone, or in UTC, and name it.
+func TestTheTailAndTheLampAreInTheReadersZone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(wire.Message{ID: "before", URL: w.at("ok")})
+	w.until("before", "delivered")
+	b := w.tab(t)
+	b.Zone("Asia/Kolkata") // half an hour off
+	b.Open(w.page("/console/tail"))
+	w.publish(wire.Message{ID: "live_1", URL: w.at("ok")})
+	b.WaitFor("live_1", "Times are GMT+5:30")
+	clocks := func(ids ...string) (all []string) {
+		for _, id := range ids {
+			view, err := w.Message(t.Context(), id)
+			require.NoError(t, err)
+			all = append(all, view.Deliveries[0].History[0].At.UTC().Format("15:04:05.000"))
+		}
+		return all
+	}
+	there := func(utc string) string {
+		at, err := time.Parse("15:04:05.000", utc)
+		require.NoError(t, err)
+		return at.Add(5*time.Hour + 30*time.Minute).Format("15:04:05.000")
+	}
+	const title = `document.getElementById("live").title`
+	for _, utc := range clocks("before", "live_1") {
+		b.WaitFor(there(utc))
+	}
+	require.Contains(t, b.JSText(title), "GMT+5:30")
+	b.Click("radio", "UTC")
+	b.WaitFor("Times are UTC")
+	b.WaitFor(clocks("before", "live_1")...)
+	require.Contains(t, b.JSText(title), "UTC")
+	browsertest.JS[bool](b, `live.at -= 60000, live.trouble = "server", lamp(), true`)
+	b.WaitFor("UTC: the server is not reached")
+	require.Empty(t, b.Axe())
+	plain := w.tab(t)
+	plain.NoScript()
+	plain.Open(w.page("/console/tail"))
+	plain.WaitFor("Times are UTC")
+	plain.WaitFor(clocks("before")...)
 }
 
 func TestTheTailIsReadWithoutScripts(t *testing.T) {

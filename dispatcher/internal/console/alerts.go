@@ -12,6 +12,7 @@ import (
 
 // Alert is one problem.
 type Alert struct {
+	Lost  bool   // data is lost, or may be
 	Icon  string // the state that gives its shape and colour
 	Title string
 	Text  string
@@ -75,12 +76,12 @@ func AlertsOf(f AlertsFrom) []Alert {
 func store(s wire.Store) (list []Alert) {
 	if s.Durable == "no" {
 		list = append(list, Alert{
-			Icon: "failing", Title: "Redis does not keep what DURABILITY promises", Text: "Nothing is accepted until it does: " + s.Durability + ".", Link: "/system", weight: 0,
+			Lost: true, Icon: "failing", Title: "Redis does not keep what DURABILITY promises", Text: "Nothing is accepted until it does: " + s.Durability + ".", Link: "/system", weight: 0,
 		})
 	}
 	for _, c := range s.Checks {
 		if c.Needed && c.Holds == "no" {
-			list = append(list, Alert{Icon: "failing", Title: "Redis is not as it should be: " + c.Name, Text: capped(c.Detail) + ".", Link: "/system", weight: 0})
+			list = append(list, Alert{Lost: true, Icon: "failing", Title: "Redis is not as it should be: " + c.Name, Text: capped(c.Detail) + ".", Link: "/system", weight: 0})
 		}
 	}
 	return list

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,11 +59,21 @@ func Bars(list []dispatcher.Bar, until time.Time) template.HTML {
 }
 
 // WideBars draws the half hours of the last day of one lane, in full width. Each bar shows
-// its numbers under the pointer.
+// its numbers under the pointer. The bars begin before the first attempt that is known, at most four hours.
 func WideBars(list []dispatcher.Bar, until time.Time) template.HTML {
-	return bars(slots(list, until, dispatcher.KeptBars), wideWidth, wideHeight,
-		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true)
+	all := slots(list, until, dispatcher.KeptBars)
+	first := max(slices.IndexFunc(all, func(s slot) bool { return s.delivered+s.failed > 0 }), 0)
+	shown := all[first/fourHours*fourHours:]
+	axis := `<div class="bars-axis">`
+	for quarter := 4; quarter > 0; quarter-- {
+		axis += fmt.Sprintf("<span>−%d h</span>", len(shown)*quarter/8)
+	}
+	return bars(shown, wideWidth, wideHeight,
+		`<svg class="bars wide" width="100%" height="66" viewBox="0 0 960 66" preserveAspectRatio="none" role="img"`, true) + template.HTML(axis+"<span>now</span></div>") //nolint:gosec // numbers only
 }
+
+// fourHours is so many half hours. The axis has four parts, each of whole hours.
+const fourHours = 8
 
 func bars(list []slot, width, height float64, open string, labelled bool) template.HTML {
 	var most, delivered, failed int64

@@ -66,6 +66,20 @@ func TestBarsJoinTwoHalvesOfAnHour(t *testing.T) {
 	require.Equal(t, "1.5", failed[0][3], "one failure is seen")
 }
 
+// Hours before the first attempt say nothing.
+func TestWideBarsBeginBeforeTheFirstAttempt(t *testing.T) {
+	for ago, want := range map[time.Duration]string{
+		30 * time.Minute: "<span>−4 h</span><span>−3 h</span><span>−2 h</span><span>−1 h</span><span>now</span>",
+		5 * time.Hour:    "<span>−8 h</span><span>−6 h</span><span>−4 h</span><span>−2 h</span><span>now</span>",
+		23 * time.Hour:   "<span>−24 h</span><span>−18 h</span><span>−12 h</span><span>−6 h</span><span>now</span>",
+	} {
+		got := string(console.WideBars([]dispatcher.Bar{bar(ago, 3, 1)}, chartNoon))
+		mustBeSVG(t, got)
+		require.Contains(t, got, want)
+		require.Len(t, columns(got, "b-ok"), 1)
+	}
+}
+
 func TestWideBarsTellTheirNumbers(t *testing.T) {
 	got := string(console.WideBars([]dispatcher.Bar{bar(0, 3, 1), bar(23*time.Hour+30*time.Minute, 8, 0)}, chartNoon))
 	mustBeSVG(t, got)

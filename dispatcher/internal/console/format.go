@@ -22,29 +22,30 @@ import (
 // functions are the functions of templates.
 func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
-		"rel":      func(t any) template.HTML { return relative(now(), asTime(t)) },
-		"clock":    func(t any) string { return clock(now(), asTime(t)) },
-		"date":     func(t any) template.HTML { return dated(asTime(t)) },
-		"utc":      func(t any) string { return asTime(t).UTC().Format(dateForm) },
-		"iso":      func(t any) string { return asTime(t).UTC().Format(time.RFC3339Nano) },
-		"since":    func(t any) string { return span(now().Sub(asTime(t))) },
-		"span":     func(d any) string { return span(asDuration(d)) },
-		"millis":   millis,
-		"count":    count,
-		"size":     func(n any) string { return size(asCount(n)) },
-		"visible":  visible,
-		"path":     url.PathEscape,
-		"word":     func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-		"dict":     dict,
-		"hostOf":   hostOf,
-		"pathOf":   pathOf,
-		"add":      func(a, b int) int { return a + b },
-		"hasTime":  func(t any) bool { return !asTime(t).IsZero() },
-		"contains": strings.Contains,
-		"capital":  capital,
-		"lower":    strings.ToLower,
-		"what":     func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
-		"due":      func(t any) template.HTML { return due(now(), asTime(t)) },
+		"rel":       func(t any) template.HTML { return relative(now(), asTime(t)) },
+		"clock":     func(t any) string { return clock(now(), asTime(t)) },
+		"date":      func(t any) template.HTML { return dated(asTime(t)) },
+		"utc":       func(t any) string { return asTime(t).UTC().Format(dateForm) },
+		"iso":       func(t any) string { return asTime(t).UTC().Format(time.RFC3339Nano) },
+		"since":     func(t any) string { return span(now().Sub(asTime(t))) },
+		"span":      func(d any) string { return span(asDuration(d)) },
+		"millis":    millis,
+		"count":     count,
+		"size":      func(n any) string { return size(asCount(n)) },
+		"visible":   visible,
+		"path":      url.PathEscape,
+		"word":      func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+		"stateWord": func(state string) string { return cmp.Or(stateWords[state], strings.ReplaceAll(state, "_", " ")) },
+		"dict":      dict,
+		"hostOf":    hostOf,
+		"pathOf":    pathOf,
+		"add":       func(a, b int) int { return a + b },
+		"hasTime":   func(t any) bool { return !asTime(t).IsZero() },
+		"contains":  strings.Contains,
+		"capital":   capital,
+		"lower":     strings.ToLower,
+		"what":      func(n int) string { return map[bool]string{true: "this delivery", false: "all deliveries"}[n == 1] },
+		"due":       func(t any) template.HTML { return due(now(), asTime(t)) },
 
 		"bars":     func(list []dispatcher.Bar) template.HTML { return Bars(list, now()) },
 		"wideBars": func(list []dispatcher.Bar) template.HTML { return WideBars(list, now()) },
@@ -61,6 +62,9 @@ func functions(now func() time.Time) template.FuncMap {
 		"messageOf":     messageOf,
 	}
 }
+
+// stateWords are the states whose own word says little.
+var stateWords = map[string]string{"open": "stopped calling"}
 
 // messageOf returns the message of a delivery's id.
 func messageOf(delivery string) string {

@@ -105,7 +105,7 @@ func message(v *visit) (pageAnswer, error) {
 	}
 	page.Share = page.share(v)
 	page.Message.Body, page.Message.RawBody, page.Message.RawBodyBase64 = nil, nil, nil // Body has them, up to a limit
-	return pageAnswer{template: "message", title: m.ID, section: "deliveries", body: page}, nil
+	return pageAnswer{template: "message", title: cmp.Or(m.Subject, m.ID), section: "deliveries", body: page}, nil
 }
 
 // summarise sets the buttons for all deliveries, and counts the deliveries if there are

@@ -24,6 +24,7 @@ const (
 
 // nowPage is the data of the console's first page: the present state.
 type nowPage struct {
+	Died       int64   // deliveries, in the time of the chart
 	Missing    missing // parts: stats, instances, endpoints, failing, jobs, minutes
 	Lead       lead
 	Causes     []cause
@@ -39,6 +40,7 @@ type nowPage struct {
 	Chart      template.HTML
 	Spans      []choice
 	Span       string
+	Length     string // of the chart, as a word
 	Alerts     []Alert
 	AlertsMore int
 	Backlog    template.HTML
@@ -122,11 +124,14 @@ func now(v *visit) (pageAnswer, error) {
 	if p.Missing["stats"] != "" {
 		stats.Instances = 2 // perhaps: then minutes are drawn that all of them have counted
 	}
+	for _, m := range minutes {
+		p.Died += m.Dead
+	}
 	p.draw(minutes, present, span.length, stats.Instances)
 	for _, one := range spans {
 		p.Spans = append(p.Spans, choice{Word: one.word, URL: v.base + "/?span=" + one.word, On: one == span})
 	}
-	p.Span = span.title
+	p.Span, p.Length = span.title, span.word
 	p.Alerts = AlertsOf(from)
 	if p.AlertsMore = len(p.Alerts) - alertsShown; p.AlertsMore > 0 {
 		p.Alerts = p.Alerts[:alertsShown]

@@ -51,12 +51,12 @@ const stats = `{"counts":{"scheduled":4210,"retrying":1719,"dead":347},"dead":{}
 	"lanes":[{"lane":"ep_1","endpoint":"ep_1","uid":"<b>harbor","state":"paused","waiting":512,"by":"olga","since":"2026-11-22T11:15:15.000Z"}]}`
 
 func TestNowShowsWhatConcernsAPerson(t *testing.T) {
-	one := dispatcher.Minute{At: quarterPast.Truncate(time.Minute), Accepted: 15, Delivered: 3, Failed: 1}
+	one := dispatcher.Minute{At: quarterPast.Truncate(time.Minute), Accepted: 15, Delivered: 3, Failed: 1, Dead: 5}
 	before := dispatcher.Minute{At: one.At.Add(-time.Minute), Accepted: 60}
 	page, asked := nowOf(t, "/console/", statsOf("1"), before, one)
 	for _, want := range []string{
 		">1.0<small>/s", // 15 of this minute, and three quarters of 60
-		">0.05<small>/s", "22 <small>of 1,024", "4m ago", "347 <small>kept", "Last three hours", `href="/console/?span=72h"`,
+		">0.05<small>/s", "22 <small>of 1,024", "4m ago", `<span class="bad">+5</span> <small>in 3h, 347 kept</small>`, `Dead <span class="n">347</span>`, "Last three hours", `href="/console/?span=72h"`,
 		"&lt;b&gt;harbor is paused", `href="/console/endpoints/ep_1"`, "512 wait and are kept, by olga.", "atlas is disabled", "Replay is running", "50 of 200 done",
 		"The archive is away", "4,210", "the last second", "redis 7.2.5, single", "1.30 GiB of 4.00 GiB", "hl-1",
 		"In 30 minutes until Sun 12:16 UTC 75 were accepted",
@@ -65,7 +65,8 @@ func TestNowShowsWhatConcernsAPerson(t *testing.T) {
 	}
 	require.NotContains(t, page, "Replay failed", "it is older than a day")
 	require.Equal(t, [2]time.Time{quarterPast.Add(-3*time.Hour - 2*time.Minute), quarterPast}, asked)
-	_, asked = nowOf(t, "/console/?span=72h", statsOf("1"))
+	page, asked = nowOf(t, "/console/?span=72h", statsOf("1"))
+	require.Contains(t, page, "347 <small>kept", "none died")
 	require.Equal(t, quarterPast.Add(-72*time.Hour-2*time.Minute), asked[0])
 }
 

@@ -93,7 +93,7 @@ function lamp() {
   const chip = document.getElementById("live");
   if (!chip) return;
   const old = Date.now() - live.at > live.fresh, holds = held();
-  const asOf = "As of " + new Date(live.at + skew).toISOString().slice(11, 19) + " UTC";
+  const asOf = "As of " + clockIn(new Date(live.at + skew), zone());
   let state = "on", word = "Live";
   if (live.paused) [state, word] = ["held", "Paused"];
   else if (live.trouble === "old") [state, word] = ["old", "Not live"];
@@ -105,6 +105,7 @@ function lamp() {
   chip.setAttribute("aria-pressed", String(!live.paused));
   const text = chip.querySelector(".live-word");
   if (text.textContent !== word) text.textContent = word;
+  chip.querySelector(".live-at").textContent = state === "on" ? clockIn(new Date(Date.now() + skew), zone()) : "";
 }
 
 function toggleLive() { live.paused = !live.paused; lamp(); document.dispatchEvent(new Event("live")); if (!live.paused && document.body.dataset.poll !== "off") refresh(); }

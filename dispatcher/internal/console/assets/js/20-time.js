@@ -16,6 +16,9 @@ function span(ms) {
 // The server writes times in UTC. They are shown in the reader's zone, or in UTC, as the switch says, always with the zone.
 function chosenZone() { try { return localStorage.getItem("zone") === "utc" ? "utc" : "local"; } catch { return "local"; } }
 
+// zone is the chosen one in the form of Intl.
+function zone() { return chosenZone() === "utc" ? "UTC" : undefined; }
+
 // clockIn returns a time as short as its day allows.
 function clockIn(at, timeZone) {
   const now = new Date(Date.now() + skew), day = (d) => d.toLocaleDateString("sv-SE", { timeZone });
@@ -25,19 +28,30 @@ function clockIn(at, timeZone) {
   return at.toLocaleString("en-GB", { timeZone, hour: "2-digit", minute: "2-digit", timeZoneName: "short", ...form }).replace(",", "");
 }
 
+// millisIn returns the time of day to the millisecond, as the lines of the tail have it.
+let millisForm = null;
+function millisIn(at) {
+  millisForm ||= new Intl.DateTimeFormat("en-GB", { timeZone: zone(), hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+  return millisForm.format(at);
+}
+
 function inZone() {
-  const utc = chosenZone() === "utc";
-  const form = new Intl.DateTimeFormat("sv-SE", { timeZone: utc ? "UTC" : undefined, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short" });
+  millisForm = null;
+  const form = new Intl.DateTimeFormat("sv-SE", { timeZone: zone(), year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short" });
   for (const e of document.querySelectorAll("time[data-at]")) {
     const at = new Date(e.dateTime), text = form.format(at).replace(",", ".");
     e.title = at.toISOString().replace("T", " ").replace("Z", " UTC");
     if (e.textContent !== text) e.textContent = text;
   }
   for (const e of document.querySelectorAll("time[data-clock]")) {
-    const text = clockIn(new Date(e.dateTime), utc ? "UTC" : undefined);
+    const text = clockIn(new Date(e.dateTime), zone());
     if (e.textContent !== text) e.textContent = text;
   }
-  for (const e of document.querySelectorAll("#zone input")) e.checked = e.value === (utc ? "utc" : "local");
+  for (const e of document.querySelectorAll("time[data-millis]")) e.textContent = millisIn(new Date(e.dateTime));
+  const name = new Intl.DateTimeFormat("en-GB", { timeZone: zone(), timeZoneName: "short" }).formatToParts(Date.now() + skew).find((p) => p.type === "timeZoneName").value;
+  for (const e of document.querySelectorAll("[data-zone]")) e.textContent = name;
+  for (const e of document.querySelectorAll("#zone input")) e.checked = e.value === chosenZone();
+  lamp();
 }
 document.addEventListener("change", (e) => {
   if (!e.target.matches("#zone input")) return;

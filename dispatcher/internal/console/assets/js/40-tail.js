@@ -68,7 +68,8 @@ function showTail(table) {
       const part = (name) => tr.querySelector(`[data-f=${name}]`);
       const [word, icon] = tailWords[a.outcome] || [a.outcome, "ready"];
       tr.dataset.line = key;
-      part("at").textContent = a.at.slice(11, 23);
+      part("at").dateTime = a.at;
+      part("at").textContent = millisIn(new Date(a.at));
       part("outcome").classList.add("o-" + a.outcome);
       part("outcome").title = part("word").textContent = word;
       const use = tr.querySelector("use");
@@ -101,7 +102,7 @@ async function followTail(table) {
         wait = 1000;
         if (e.id) behind = e.id;
         if (e.name === "attempt") show.line(e.data);
-        if (e.name === "gap") show.gap(`Some attempts before this are missing: the log is whole since ${e.data.complete_since.slice(11, 19)}.`);
+        if (e.name === "gap") show.gap(`Some attempts before this are missing: the log is whole since ${clockIn(new Date(e.data.complete_since), zone())}.`);
         if (e.name === "end") ended = e.data.reason;
       });
     } catch { status = 503; }

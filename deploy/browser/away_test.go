@@ -1,12 +1,16 @@
 package browser_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/browser/browsertest"
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
@@ -61,4 +65,32 @@ func TestAnOpenPageSaysWhatIsAwayAndGoesOn(t *testing.T) {
 	}
 	browsertest.JS[bool](b, `live.at -= 11000, lamp(), true`)
 	require.Equal(t, "old", browsertest.JS[string](b, `document.getElementById("live").dataset.state`), "nothing older than ten seconds is live")
+}
+
+// A store that is slow, but there, empties no page, and is never said to take no message.
+func TestASlowStoreEmptiesNoPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, keys)
+	far := redistest.NewProxy(t, w.redis.Addr())
+	slow := w.serve("REDIS_URL=" + far.URL())
+	b := w.tab(t)
+	slow.signIn(b, adminKey)
+	b.Allow("503")
+	far.Delay(200 * time.Millisecond)
+	shown := 0
+	for n := range 10 {
+		status := b.Try(slow.page("/console/"))
+		text := b.Text()
+		require.NotContains(t, text, "no message is accepted")
+		require.NotContains(t, text, "Redis can't be reached")
+		_, err := slow.Publish(t.Context(), &wire.Message{ID: fmt.Sprint("beside_", n), Topic: "a", URL: w.at("ok"), Body: []byte("1")})
+		require.NoError(t, err, "it is accepted meanwhile")
+		if status == http.StatusOK {
+			shown++
+			require.Empty(t, b.JSText(`[...document.querySelectorAll("main .card")].filter(e => e.innerText.trim().split("\n").length < 2).map(e => e.outerHTML).join()`), "a card has its content, or says that it was not ready")
+			continue
+		}
+		require.Contains(t, text, "This took too long")
+	}
+	require.Positive(t, shown)
 }

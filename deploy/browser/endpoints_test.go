@@ -53,6 +53,8 @@ func TestAnEndpointIsMadeTestedHeldAndDeleted(t *testing.T) {
 	w.mend("fixme")
 	b.Click("button", "Send a test")
 	b.WaitFor("The test was taken", "200")
+	b.WaitURL("shown=")
+	b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
 
 	b.Click("button", "Pause")
 	b.WaitFor("paused")

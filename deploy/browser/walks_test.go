@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,7 @@ func TestANightIsWalkedThrough(t *testing.T) {
 		screen.size(b)
 		w.signIn(b, adminKey)
 		w.walkOrder(t, b)
+		w.walkEndpoints(t, b)
 		w.walkOutage(t, b, screen.top, screen.mended, screen.cause)
 	}
 }
@@ -62,6 +64,8 @@ func (w *world) walkOutage(t *testing.T, b *browsertest.Tab, top int, mended, ca
 	t.Helper()
 	b.Open(w.page("/console/"))
 	b.WaitFor("endpoints fail, with", "different errors", "30 endpoints: "+cause)
+	b.WaitFor("are held")
+	require.NotContains(t, b.Text(), "nothing is late", "what a breaker delays is late")
 	require.Empty(t, b.Sideways())
 	require.Less(t, browsertest.JS[int](b, `Math.round(document.querySelector("#causes").getBoundingClientRect().top)`), top, "the first cause is in view")
 	var links int
@@ -111,6 +115,40 @@ func (w *world) walkOrder(t *testing.T, b *browsertest.Tab) {
 	require.LessOrEqual(t, at.clicks, 3)
 	require.Empty(t, b.Sideways())
 	require.Empty(t, b.Axe())
+}
+
+// walkEndpoints: those that fail come first, are filtered and found; and each says why, and how many wait for what.
+func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab) {
+	t.Helper()
+	const states = `[...document.querySelectorAll(".endpoints tbody .status")].map(e => e.className.split("s-")[1]).join()`
+	b.Open(w.page("/console/endpoints"))
+	require.Equal(t, strings.TrimSuffix(strings.Repeat("open,", 50), ","), b.JSText(states))
+	b.Click("link", "stopped calling")
+	b.WaitURL("state=open")
+	found := 0
+	for {
+		found += len(strings.Split(b.JSText(states), ","))
+		if !b.Has("link", "Next") {
+			break
+		}
+		b.Click("link", "Next")
+		b.WaitURL("from=")
+	}
+	require.Equal(t, browsertest.JS[int](b, `parseInt(document.querySelector(".chip[aria-current] .n").textContent)`), found)
+	b.Open(w.page("/console/endpoints?like=ANT-81:st"))
+	b.WaitFor("tenant-81:stock")
+	b.WaitGone("tenant-82:stock")
+	b.Allow("422")
+	b.Try(w.page("/console/endpoints?state=odd"))
+	b.WaitFor("there is no state")
+
+	b.Open(w.page("/console/endpoints"))
+	b.Open(w.page("/console/endpoints?like=tenant-89:stock")) // of a receiver that is gone
+	b.Click("link", "tenant-89:stock")
+	b.WaitFor("Attempts fail: no connection", "connection refused", "held by its breaker", "wait for their next attempt")
+	require.Equal(t, browsertest.JS[int](b, `parseInt([...document.querySelectorAll(".figures div")].find(e => e.textContent.includes("Waiting")).querySelector("a").textContent)`),
+		browsertest.JS[int](b, `[...document.querySelectorAll("#cause .groups .n")].reduce((sum, e) => sum + parseInt(e.textContent), 0)`), "Waiting is the sum of its reasons")
+	require.Empty(t, b.Sideways())
 }
 
 // walkMerchant: a merchant's receiver refuses what it verifies with another secret. Its people find that out, mend it, and

@@ -168,7 +168,7 @@ func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest
 	b.Open(link.URL)
 	at := &walk{Tab: b}
 	at.click("button", "Open")
-	b.WaitFor("Overview", "failing", "401")
+	b.WaitFor("Overview", "failing")
 	b.In("region", "Needs you").WaitFor("Orders of " + name)
 	at.clicks++
 	b.In("region", "What failed").Click("link", name+"-order-0")

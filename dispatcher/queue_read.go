@@ -26,6 +26,7 @@ type Filter struct {
 	View     View   `json:",omitzero"`
 
 	SubjectLike []string `json:",omitempty"` // has the SubjectToken of one of these
+	SubjectEnds []string `json:",omitempty"` // its SubjectToken ends with one of these, which are IsLastDigits
 
 	Left bool      `json:"-"`         // reads an emptied store too, without an error
 	Part ListPart  `json:",omitzero"` // of the list, if another part continues it
@@ -107,7 +108,12 @@ func (f *Filter) Arrange() error {
 
 // OfSome reports whether the filter names an owner or a subject, so a query reads no other
 // deliveries.
-func (f *Filter) OfSome() bool { return f.OfOwner() || len(f.Subjects)+len(f.SubjectLike) > 0 }
+func (f *Filter) OfSome() bool { return f.OfOwner() || f.OfSubject() }
+
+// OfSubject reports whether the filter names subjects.
+func (f *Filter) OfSubject() bool {
+	return len(f.Subjects)+len(f.SubjectLike)+len(f.SubjectEnds) > 0
+}
 
 // OfOwner reports whether the filter names tenants or destinations.
 func (f *Filter) OfOwner() bool { return len(f.Tenants)+len(f.Lanes) > 0 }
@@ -121,6 +127,7 @@ func (f *Filter) Matches(d *Delivery, at time.Time) bool {
 		any(len(f.Tenants), slices.Contains(f.Tenants, d.Tenant)) &&
 		any(len(f.Subjects), slices.Contains(f.Subjects, d.Subject)) &&
 		(len(f.SubjectLike) == 0 || SubjectLike(f.SubjectLike, d.Subject)) &&
+		(len(f.SubjectEnds) == 0 || SubjectEnds(f.SubjectEnds, d.Subject)) &&
 		(!f.Failed || d.Failed()) &&
 		any(len(f.Lanes), slices.Contains(f.Lanes, d.ID.Lane)) &&
 		any(len(f.Reasons), slices.Contains(f.Reasons, d.Reason)) &&
@@ -153,7 +160,7 @@ func (p EndPlace) Compare(q EndPlace) int {
 // OfMessage reports whether the filter needs fields of the message, which the name, the end
 // and the reason of a delivery don't have.
 func (f *Filter) OfMessage() bool {
-	return len(f.Topics)+len(f.Tenants)+len(f.Subjects)+len(f.SubjectLike) > 0
+	return len(f.Topics)+len(f.Tenants) > 0 || f.OfSubject()
 }
 
 // Page is a part of a list, newest first.

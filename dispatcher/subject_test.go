@@ -28,6 +28,21 @@ func TestSubjectsAreFoundByTheNumberThatPeopleSay(t *testing.T) {
 	}
 }
 
+func TestANumberIsFoundByItsLastDigits(t *testing.T) {
+	for subject, want := range map[string]string{
+		"order_104711": "4711", "4711": "4711", "№ 94711": "4711", "cus_8f3a4711": "4711", "order 4711-2": "4711",
+		"order_711": "", "47111x": "", "": "", "12": "", "طلب ٣٤٥٦": "", "order 104711 2026": "2026",
+	} {
+		require.Equal(t, want, dispatcher.LastDigits(dispatcher.SubjectToken(subject)), "%q", subject)
+	}
+	require.True(t, dispatcher.SubjectEnds([]string{"9999", "04711"}, "Order #104711"))
+	require.False(t, dispatcher.SubjectEnds([]string{"94711"}, "Order #104711"))
+	require.True(t, dispatcher.IsLastDigits("0471"))
+	for _, s := range []string{"", "471", "4711a", " 4711", "٣٤٥٦"} {
+		require.False(t, dispatcher.IsLastDigits(s), "%q", s)
+	}
+}
+
 func FuzzSubjectToken(f *testing.F) {
 	for _, subject := range []string{"order_8713", "ORDER 12", "", "a b", "№ 7", "\xff1"} {
 		f.Add(subject)

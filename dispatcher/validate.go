@@ -274,6 +274,30 @@ func SubjectToken(subject string) string {
 	return lower
 }
 
+// lastDigits is the number of digits at the end of a token that an index finds it by.
+const lastDigits = 4
+
+// LastDigits returns the last four digits of a SubjectToken; empty: it ends with fewer.
+func LastDigits(token string) string {
+	if !IsLastDigits(token[max(0, len(token)-lastDigits):]) {
+		return ""
+	}
+	return token[len(token)-lastDigits:]
+}
+
+// IsLastDigits reports whether a text finds subjects that end with it: it has four or more digits,
+// and nothing else.
+func IsLastDigits(s string) bool {
+	return len(s) >= lastDigits && strings.Trim(s, "0123456789") == ""
+}
+
+// SubjectEnds reports whether the number of a subject, its SubjectToken, ends with one of these
+// digits.
+func SubjectEnds(these []string, subject string) bool {
+	token := SubjectToken(subject)
+	return slices.ContainsFunc(these, func(s string) bool { return strings.HasSuffix(token, s) })
+}
+
 // SubjectLike reports whether one of these finds the subject.
 func SubjectLike(these []string, subject string) bool {
 	token := SubjectToken(subject)

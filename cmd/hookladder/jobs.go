@@ -29,7 +29,7 @@ func newDead(s world) *cobra.Command {
 			if err := f.read(); err != nil {
 				return list, err
 			}
-			if len(f.Topics)+len(f.Subjects)+len(f.SubjectLike) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
+			if len(f.Topics)+len(f.Subjects)+len(f.SubjectLike)+len(f.SubjectEnds) == 0 && f.span == (spanFlags{}) && p.cursor == "" {
 				counted, err := c.Dead(cmd.Context(), client.DeadFilter{Tenants: f.Tenants, Destinations: f.Destinations, Reasons: f.Reasons, Limit: client.MaxPage})
 				if err != nil {
 					return list, err
@@ -55,12 +55,12 @@ if it expired, or if its endpoint was disabled. It is stored for DEAD_RETENTION,
 
 Before the list it prints for each reason how many deliveries are dead, to how many
 destinations, and when the newest one died. With --topic, --subject, --subject-like,
---since, --until or --cursor it prints no counts.`,
+--subject-ends, --since, --until or --cursor it prints no counts.`,
 		Example: `  hookladder dead --destination shop-42
   hookladder dead --dead-reason exhausted --since 24h`,
 		Args: noArgs,
 	}, s)
-	f.add(cmd, "only deliveries that died", append(jobFilters, "subject_like")...)
+	f.add(cmd, "only deliveries that died", append(jobFilters, "subject_like", "subject_ends")...)
 	cmd.AddCommand(newDeadPurge(s))
 	return cmd
 }

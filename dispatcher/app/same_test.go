@@ -71,7 +71,7 @@ func listsOf(own object) []url.Values {
 	status := own["status"].(string)
 	all := []url.Values{
 		{}, {"status": {status}}, {"topic": {"payment.paid"}}, {"destination": {own["destination"].(string)}}, {"tenant": {"shop"}},
-		{"subject": {"order 17"}}, {"tenant": {"shop"}, "status": {status}}, {"tenant": {"shop"}, "order": {"accepted"}},
+		{"subject": {"order 104711"}}, {"subject_ends": {"4711"}}, {"tenant": {"shop"}, "status": {status}}, {"tenant": {"shop"}, "order": {"accepted"}},
 	}
 	if own["ended_at"] != nil {
 		all = append(all, url.Values{"order": {"ended"}, "status": {status}}, url.Values{"order": {"ended"}, "status": {status}, "tenant": {"shop"}})
@@ -86,7 +86,7 @@ func (p *process) fillWithStates(at string) (endpoint string) {
 	e, _, err := c.CreateEndpoint(ctx, &wire.Endpoint{Tenant: "shop", URL: at})
 	require.NoError(p.t, err)
 	publish := func(id string, change func(*wire.Message)) {
-		m := &wire.Message{ID: id, Topic: "payment.paid", Tenant: "shop", Subject: "order 17", Endpoint: e.ID, Body: json.RawMessage(`1`)}
+		m := &wire.Message{ID: id, Topic: "payment.paid", Tenant: "shop", Subject: "order 104711", Endpoint: e.ID, Body: json.RawMessage(`1`)}
 		if change != nil {
 			change(m)
 		}
@@ -134,7 +134,7 @@ func TestEveryListShowsADeliveryAsItsMessageDoes(t *testing.T) {
 	for _, id := range []string{"scheduled", "ready", "retrying", "delivered", "dead", "cancelled"} {
 		own := p.own(id)
 		require.Equal(t, id, own["status"])
-		for name, want := range map[string]string{"message_id": id, "topic": "payment.paid", "tenant": "shop", "subject": "order 17"} {
+		for name, want := range map[string]string{"message_id": id, "topic": "payment.paid", "tenant": "shop", "subject": "order 104711"} {
 			require.Equal(t, want, own[name], name)
 		}
 		require.NotEmpty(t, own["created_at"])
@@ -196,7 +196,7 @@ func TestAListShowsWhatOnlyTheArchiveHasAsItsMessageDoes(t *testing.T) {
 		require.Equal(t, id, own["status"])
 		require.Equal(t, id, own["message_id"])
 		require.NotEmpty(t, own["created_at"])
-		for _, q := range []url.Values{{"subject": {"order 17"}}, {"subject": {"order 17"}, "status": {id}}, {"tenant": {"shop"}, "order": {"accepted"}}} {
+		for _, q := range []url.Values{{"subject": {"order 104711"}}, {"subject": {"order 17"}, "status": {id}}, {"tenant": {"shop"}, "order": {"accepted"}}} {
 			p.requireSame(own, "/v1/deliveries", q)
 		}
 		p.requireSame(own, "/v1/endpoints/"+endpoint+"/deliveries", url.Values{})

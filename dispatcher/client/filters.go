@@ -21,6 +21,7 @@ type Filter struct {
 	Topics       []string  `query:"topic" doc:"A topic, or a pattern such as payment.*."` // or patterns, such as payment.*
 	Subjects     []string  `query:"subject" doc:"The caller's own reference, such as an order number, exactly."`
 	SubjectLike  []string  `query:"subject_like" doc:"A subject as people write it: 8713, #8713 and ORDER 8713 find order_8713. Its last number of three or more digits counts, else its last part with a digit, else all of it. Prefixes do not match."` // not allowed in jobs
+	SubjectEnds  []string  `query:"subject_ends" doc:"The last four or more digits of an order number: 4711 finds order_104711. Only messages that the store keeps are found, of each three last digits the newest 4,096 in a partition."`                // not allowed in jobs
 	Reasons      []string  `query:"dead_reason" words:"reason" doc:"The reason of a dead delivery."`
 	Failed       bool      `query:"failed" doc:"Only unfinished deliveries with a failed attempt."`
 	Since        time.Time `query:"since" doc:"Accepted, ended, or due, by the order of the list, at this time or later."`

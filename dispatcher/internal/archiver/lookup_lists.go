@@ -75,7 +75,7 @@ func (l *Lookup) storeReach(ctx context.Context, f *dispatcher.Filter) (r reach,
 // findable reports whether the archive has an index for a filter and its order, and may have
 // matching ends.
 func findable(f *dispatcher.Filter) bool {
-	return f.OfSome() && len(endsOf(f)) > 0
+	return f.OfSome() && len(f.SubjectEnds) == 0 && len(endsOf(f)) > 0
 }
 
 // endsOf returns the statuses of ends in a filter.

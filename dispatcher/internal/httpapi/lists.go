@@ -182,7 +182,7 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request, destinations []string) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),
-		Topics: q.All("topic"), Tenants: q.All("tenant"), Subjects: q.All("subject"), SubjectLike: q.All("subject_like"),
+		Topics: q.All("topic"), Tenants: q.All("tenant"), Subjects: q.All("subject"), SubjectLike: q.All("subject_like"), SubjectEnds: q.All("subject_ends"),
 		Failed: q.Flag("failed"), Since: q.Time("since"), Until: q.Time("until"), View: q.View,
 	}
 	f.Lanes, err = lanesOf(ctx, finder, destinations, f.Tenants)

@@ -39,7 +39,7 @@ const overBudget = 1.05
 
 // instructionBudgets are thousands of instructions for one delivery, by load and script.
 var instructionBudgets = map[string]map[string]float64{
-	"lanes=1/batch=64":  {"schedule": 67, "move": 35, "claim": 35, "settle": 28, "schedule-leased": 63, "settle-leased": 28},
+	"lanes=1/batch=64":  {"schedule": 67, "move": 35, "claim": 35, "settle": 28, "schedule-leased": 63, "settle-leased": 28, "schedule-subject": 160, "trim-subject": 113},
 	"lanes=64/batch=64": {"schedule": 131, "move": 53, "claim": 50, "settle": 36},
 	"lanes=100/batch=1": {"schedule": 530, "claim": 547, "settle": 567},
 }
@@ -148,6 +148,23 @@ func (c *callgrind) measure(r *benchRig, budgets map[string]float64) {
 		}
 	}
 	count("settle-leased", each(func(k int) { r.settle(outcomes[k]) }))
+
+	// Each message of an order of its own, and the end of all of them.
+	r.change = func(m *dispatcher.Message) { m.Subject = "order_" + strconv.FormatInt(time.Now().UnixNano(), 10) }
+	entries(benchDelay)
+	count("schedule-subject", each(func(k int) { r.schedule(batches[k], 0) }))
+	r.finish()
+	keep := benchKeep
+	keep.FinishedMax = calls * r.batch
+	trim := func() (more bool) {
+		trimmed, err := r.store.Trim(c.b.Context(), "one", []int{0}, keep, false)
+		require.NoError(c.b, err)
+		return trimmed.More
+	}
+	for trim() { //nolint:revive // the earlier ones go first
+	}
+	keep.FinishedMax = 1
+	count("trim-subject", each(func(int) { trim() }))
 }
 
 // count returns the instructions that Redis executes for act. Redis' Lua has no garbage when it begins,

@@ -135,6 +135,7 @@ func BenchmarkMillionLists(b *testing.B) {
 				r.crowd(n)
 				lists := map[string]page{
 					"subject": {Subjects: []string{"order_8713"}}, "subject like": {SubjectLike: []string{"#8713"}}, "no such subject": {SubjectLike: []string{"0"}},
+					"last digits": {SubjectEnds: []string{"8713"}}, "no such digits": {SubjectEnds: []string{"0000000"}},
 					"subject, tenant": {SubjectLike: []string{"8713"}, Tenants: big}, "subject, status": {SubjectLike: []string{"8713"}, Statuses: waiting},
 					"subject, destination": {SubjectLike: []string{"8713"}, Lanes: []dispatcher.Lane{laneOf(13)}},
 					"large tenant":         {Tenants: big}, "small tenant": {Tenants: small}, "no such tenant": {Tenants: []string{"never"}},

@@ -177,7 +177,7 @@ func (s *Store) appendShard(list []shard, batch []dispatcher.Entry, i int, lanes
 	e := batch[i]
 	e.Lanes = lanes
 	deliver, when := whenOf(&e)
-	record, apart := conn.EncodeRecord(e, deliver, conn.Hiding{Box: s.Endpoints.Box(), Token: s.conn.SubjectHash(e.Message.Subject)})
+	record, apart := conn.EncodeRecord(e, deliver, conn.Hiding{Box: s.Endpoints.Box(), Token: s.conn.SubjectMark(e.Message.Subject)})
 	var body bodyPart
 	if apart {
 		body = bodyOf(e.Message)

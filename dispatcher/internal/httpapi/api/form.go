@@ -53,6 +53,9 @@ var (
 	SubjectForm = Form{ofPattern(128, PrintPattern), func(v string) string {
 		return Unless(dispatcher.ValidSubject(v), "must be 1 to 128 characters, none of them a control one")
 	}}
+	DigitsForm = Form{ofPattern(128, `^[0-9]{4,}$`), func(v string) string {
+		return Unless(dispatcher.IsLastDigits(v) && len(v) <= 128, "must be four or more digits")
+	}}
 	MessageForm = Form{ofPattern(128, WordPattern), func(v string) string {
 		return Unless(dispatcher.ValidID(v), "must be the id of a message")
 	}}

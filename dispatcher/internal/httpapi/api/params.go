@@ -87,7 +87,7 @@ func OfStatusCode(name, doc string) *Param {
 // forms are the forms of the texts in filters, by the tag form of the filter's field, or by
 // the name of the parameter.
 var forms = map[string]Form{
-	"by": AnyText, "destination": DestinationForm, "job": JobForm, "like": AnyFilled, "message": MessageForm, "subject": SubjectForm, "subject_like": SubjectForm,
+	"by": AnyText, "destination": DestinationForm, "job": JobForm, "like": AnyFilled, "message": MessageForm, "subject": SubjectForm, "subject_like": SubjectForm, "subject_ends": DigitsForm,
 	"target": AnyText, "tenant": TenantForm, "tenant-or-none": TenantOrNone, "topic": TopicsForm,
 }
 

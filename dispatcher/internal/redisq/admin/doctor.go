@@ -153,6 +153,7 @@ var meanings = map[string]meaning{
 	"unlisted":         {"the list of its destination or tenant lacks the delivery, or has it with a wrong time", "it is added with its time of acceptance"},
 	"astray_shelf":     {"the list of a tenant has a delivery that does not exist, or belongs to another tenant", "it is removed from the list"},
 	"unfound":          {"the delivery can't be found by its subject", "it is added to the list of its subject"},
+	"astray_digits":    {"the last digits of an order number find a subject that no message has", "they are removed from their list"},
 	"astray_subject":   {"the list of a subject has a delivery that does not exist, or has another subject", "it is removed from the list"},
 	"unused":           {"the lane is recorded as in use, but it has no data", "the record is removed"},
 	"mark":             {"the delivery is marked to end, but in its state no script does so", "it ends as marked"},

@@ -38,6 +38,9 @@ var shelfDamages = []damage{
 	{"a subject finds what has another", func(p *ward) { p.subjects(); p.do("HSET", p.key("subjects"), p.few(), "c3 s1 s2") }, "astray_subject", nil},
 	{"a subject of nothing finds", func(p *ward) { p.do("HSET", p.key("subjects"), "01234567", "nothing") }, "astray_subject", nil},
 	{"a subject of nothing is said to have many", func(p *ward) { p.do("HSET", p.key("subjects"), "01234567", "*") }, "astray_subject", nil},
+	{"last digits find nothing", func(p *ward) { p.subjects(); p.do("DEL", p.key("digits:713")) }, "unfound", map[string]redisqtest.Place{"u_1:s1": redisqtest.PlaceDue}},
+	{"one that its last digits do not find", func(p *ward) { p.subjects(); p.do("LPOP", p.key("digits:713")); p.do("LPOP", p.key("digits:713")) }, "unfound", nil},
+	{"last digits find what is gone", func(p *ward) { p.do("RPUSH", p.key("digits:713"), "012345678", "012345678") }, "astray_digits", nil},
 	{"one of many is gone", func(p *ward) { p.subjects(); p.do("ZADD", p.crowds(), 7, "nothing") }, "astray_subject", nil},
 
 	{"a lane is in use of which nothing is kept", func(p *ward) { p.do("HSET", p.key("in"), "u_x", "0 0") }, "unused", nil},

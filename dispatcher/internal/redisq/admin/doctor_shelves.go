@@ -31,6 +31,11 @@ func (d *doctor) shelves(ctx context.Context, n int) error {
 			return err
 		}
 	}
+	for _, digits := range d.rings[n][keys.Digits] { // before the subjects that they find
+		if err := d.judgeShelves(ctx, n, keys.Find(keys.Digits), digits); err != nil {
+			return err
+		}
+	}
 	for _, hash := range d.rings[n][keys.Subject] { // before the index of subjects
 		if err := d.judgeShelves(ctx, n, keys.Find(keys.Subject), hash); err != nil {
 			return err

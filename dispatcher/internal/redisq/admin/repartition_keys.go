@@ -87,7 +87,7 @@ func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == k
 // owner returns the lane that a key belongs to, or "".
 func owner(name string) (lane string) {
 	k, of, known := keys.Explain(name)
-	if known && k.Named() && k.Name != keys.Leases && k.Name != keys.Subject && !entriesMove(k) { // leases belong to an instance, a subject to messages
+	if known && k.Named() && k.Name != keys.Leases && k.Of != keys.OfMessage && !entriesMove(k) { // leases belong to an instance
 		lane, _, _ = strings.Cut(of, ":")
 		lane, _ = read.ShelfLane(lane)
 	}

@@ -120,7 +120,7 @@ func (t *RestoreTarget) add(ctx context.Context, of []*share, n, i int, d *deliv
 	if err != nil || len(m.Body) > 0 || m.Apart != nil && len(d.Body) != m.Apart.Size {
 		return of
 	}
-	record, apart := conn.WithToken(d.Head, t.conn.SubjectHash(m.Subject)), 0
+	record, apart := conn.WithToken(d.Head, t.conn.SubjectMark(m.Subject)), 0
 	tried, status := history(d.History, m.URL)
 	if m.Apart == nil {
 		record = append(record, d.Body...)

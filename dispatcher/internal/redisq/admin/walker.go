@@ -67,10 +67,20 @@ func (w *walker) matching(ctx context.Context, pattern string) iter.Seq2[string,
 type entry struct{ name, value string }
 
 // pages yields a hash or a sorted set of a partition, or of conn.Home, in pages of about
-// count entries. An entry may come twice.
+// count entries. An entry may come twice. A list, which is short, is one page.
 func (w *walker) pages(ctx context.Context, partition int, k keys.Kind, of string, count int64) iter.Seq2[[]entry, error] {
 	key := w.s.conn.Tag(partition) + k.Name + of
 	return func(yield func([]entry, error) bool) {
+		if k.Type == "list" {
+			var list *redis.StringSliceCmd
+			err := w.s.conn.At(ctx, "read "+key, partition, func(p redis.Pipeliner) { list = p.LRange(ctx, key, 0, -1) })
+			page := make([]entry, 0, len(conn.Value(list)))
+			for _, element := range conn.Value(list) {
+				page = append(page, entry{name: element})
+			}
+			yield(page, err)
+			return
+		}
 		for cursor, more := "", true; more; more = cursor != "" {
 			found, next, err := w.s.conn.Scan(ctx, "read "+key, partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
 				if k.Type == "hash" {

@@ -176,7 +176,7 @@ func SplitRecord(id, record string) (head, body []byte, err error) {
 // Hiding configures how the secret parts of a message are hidden in its record.
 type Hiding struct {
 	Box   *seal.Box // encrypts the values of headers; nil: they are stored as plain text
-	Token string    // 8 bytes to find the subject; empty: there is no subject
+	Token string    // Client.SubjectMark; empty: there is no subject
 }
 
 // RecordCreated returns the time of acceptance from a complete record.

@@ -33,7 +33,7 @@ const (
 	metaSubject
 	metaSealed // the values of all headers, encrypted together
 	metaQueue
-	metaToken // hash to find the subject: the first field except metaBody, so that scripts find it
+	metaToken // Client.SubjectMark to find the subject: the first field except metaBody, so that scripts find it
 	metaTrace // the ids and flags of a traceparent
 )
 
@@ -164,8 +164,8 @@ func uvarint(s string) (n uint64, size int) {
 	return binary.Uvarint(head[:copy(head[:], s)])
 }
 
-// WithToken sets the hash of the subject in a record or its head, because a record of another
-// store has the hash by that store's key. Without a subject it returns a copy.
+// WithToken sets the mark of the subject in a record or its head, because a record of another
+// store has its hash by that store's key. Without a subject it returns a copy.
 func WithToken(record []byte, token string) []byte {
 	meta := atLane + 1 + int(record[atLane])
 	at := meta + 3 // after the size and the version

@@ -10,7 +10,7 @@ import (
 
 // EncodeWhole writes a record whose body does not lie apart.
 func EncodeWhole(e dispatcher.Entry, deliver time.Time) []byte {
-	record, _ := EncodeRecord(e, deliver, Hiding{Token: (&Client{}).SubjectHash(e.Message.Subject)})
+	record, _ := EncodeRecord(e, deliver, Hiding{Token: (&Client{}).SubjectMark(e.Message.Subject)})
 	return record
 }
 

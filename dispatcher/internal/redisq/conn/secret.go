@@ -98,8 +98,22 @@ func (c *Client) SubjectHash(subject string) string {
 	if subject == "" {
 		return ""
 	}
-	sum := c.hashed(hashedSubject, dispatcher.SubjectToken(subject))
+	return c.tokenHash(dispatcher.SubjectToken(subject))
+}
+
+func (c *Client) tokenHash(token string) string {
+	sum := c.hashed(hashedSubject, token)
 	return string(sum[:8])
+}
+
+// SubjectMark returns what a record has to find its subject: the hash, and the last four digits
+// if its number has them.
+func (c *Client) SubjectMark(subject string) string {
+	if subject == "" {
+		return ""
+	}
+	token := dispatcher.SubjectToken(subject)
+	return c.tokenHash(token) + dispatcher.LastDigits(token)
 }
 
 // knownIndex returns the key of the index for noteEmptied. It is the known key, because

@@ -14,6 +14,7 @@ const (
 	Bodies    = ":bodies"
 	Subjects  = ":subjects"
 	Subject   = ":subject:" // and the hash of a token
+	Digits    = ":digits:"  // and three digits
 	Staged    = ":staged"
 	Due       = ":due"
 	Ready     = ":ready:" // and the lane

@@ -38,6 +38,7 @@ var Kinds = []Kind{
 	{Bodies, "BODIES", "hash", OfMessage, "schedule.lua", "bodies.go"},
 	{Subjects, "SUBJECTS", "hash", OfMessage, "subject.lua", "subject.lua"},
 	{Subject, "SUBJECT", "zset", OfMessage, "subject.lua", "subjects.lua"},
+	{Digits, "DIGITS", "list", OfMessage, "subject.lua", "subjects.lua"},
 	{Staged, "STAGED", "zset", OfMessage, "bodies.go", "trim.lua"},
 	{Fan, "FAN", "hash", OfMessage, "schedule.lua", "common.lua"},
 	{Seen, "SEEN", "zset", OfMessage, "cut.lua", "trim.lua"},

@@ -177,10 +177,13 @@ end
 
 -- digits formats a due time. It caches the last one, because mostly all due times are the same, and to format one costs as much as
 -- the rest of its answer.
-local last_due, last_digits
-local function digits(ms)
-  if ms ~= last_due then last_due, last_digits = ms, format('%d', ms) end
-  return last_digits
+local digits
+do
+  local last_due, last_digits
+  function digits(ms)
+    if ms ~= last_due then last_due, last_digits = ms, format('%d', ms) end
+    return last_digits
+  end
 end
 
 -- shelf_of returns what is added to the shelf of a lane: times and ids. A lane is listed with its tenant if it has no
@@ -309,8 +312,11 @@ local function accept(e)
   if e.body and not keep_body(e) then return '5' .. letter('f', e) end
   kept[e.id] = e.record
   append_pair(fresh, e.id, e.record)
-  local token = token_of(e.record)
-  if token then append_pair(fresh.subjects, token, e.id) end
+  local token, last = token_of(e.record)
+  if token then
+    append_pair(fresh.subjects, token, e.id)
+    fresh.subjects[#fresh.subjects + 1] = last
+  end
   if told then
     local body = e.body == true and call('HSTRLEN', BODIES, body_of(e.id, e.record)) or e.body and #e.body or 0
     made, made_bytes = true, made_bytes + #e.record + body

@@ -193,9 +193,9 @@ type query struct {
 	names   []any
 	shelves map[int][]string // by partition
 
-	subjects []string // not empty: messages are read, and no shelves
-	messages []SubjectMessage
-	older    bool // there are older messages
+	bySubject bool // messages are read, and no shelves
+	messages  []SubjectMessage
+	older     bool // there are older messages
 }
 
 // query returns the messages or shelves that a filter reads from a place on.
@@ -205,7 +205,7 @@ func (r *ShelfReader) query(ctx context.Context, f dispatcher.Filter, from place
 	if q.names, err = r.o.Names(ctx); err == nil {
 		err = r.findMessages(ctx, &q, from)
 	}
-	if err != nil || len(f.Tenants) == 0 || len(q.subjects) > 0 {
+	if err != nil || len(f.Tenants) == 0 || q.bySubject {
 		return q, err
 	}
 	q.shelves, err = r.Shelves(ctx, f.Tenants)
@@ -226,7 +226,7 @@ func (r *ShelfReader) read(ctx context.Context, q *query, p *listing) (parts []l
 	f := q.f
 	wanted := max(f.Limit-len(p.Deliveries), leastWanted)
 	calls, bound := shelfCalls(q.shelves), (*place)(nil)
-	if len(q.subjects) > 0 {
+	if q.bySubject {
 		if calls, bound, err = r.messageCalls(ctx, q, p.reached, wanted); err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (r *ShelfReader) read(ctx context.Context, q *query, p *listing) (parts []l
 	if bound != nil {
 		parts = append(parts, lanesPart{more: true, reached: *bound})
 	}
-	if len(f.Topics)+len(f.Subjects)+len(f.Reasons) > 0 || f.Failed {
+	if len(f.Topics)+len(f.Subjects)+len(f.SubjectEnds)+len(f.Reasons) > 0 || f.Failed {
 		wanted = wantedMost // only Go can check which of them match
 	}
 	args := slices.Concat(q.names, []any{wanted}, placeArgs(p.reached), []any{p.since, ShelfWords(f.Statuses), failedWord(f)})

@@ -39,7 +39,7 @@ func (r *ShelfReader) Whole(ctx context.Context, f dispatcher.Filter, from *disp
 	if err != nil {
 		return page, false, err
 	}
-	if ok = !q.older; len(q.subjects) == 0 {
+	if ok = !q.older; !q.bySubject {
 		ok, err = r.fits(ctx, q.shelves)
 	}
 	if !ok || err != nil {

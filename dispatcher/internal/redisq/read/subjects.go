@@ -20,7 +20,7 @@ var subjectsSrc string
 
 // Limits on the messages that one call finds by their subjects. One call of the
 // script searches for tokensAtOnce tokens. It returns 4,000 ids at most, which
-// are 600 KiB, in 2 ms.
+// are 600 KiB, in 2 ms. Last digits may find 10,000 ids, in 20 ms.
 const (
 	subjectsMost  = 1000
 	subjectsOfAMs = 5000 // if one ms has more than 1,000, in batches of 1,000
@@ -36,13 +36,18 @@ type SubjectMessage struct {
 }
 
 // Subjects returns the messages whose subjects have the same token as one of
-// these subjects, and that were accepted by a time. Zero is any time. The
-// newest come first, at most 1,000, or 5,000 of one ms. more reports that there
-// are older messages. Then the result has all messages of each of its ms. If
-// one ms has more, the error is ErrMore. All partitions are read in one round
-// trip.
-func (r *ShelfReader) Subjects(ctx context.Context, subjects []string, by time.Time) (found []SubjectMessage, more bool, err error) {
-	tokens := make([]any, 0, len(subjects))
+// these subjects, or a token with the last four of some digits, and that were
+// accepted by a time. Zero is any time. The newest come first, at most 1,000, or
+// 5,000 of one ms. more reports that there are older messages. Then the result
+// has all messages of each of its ms. If one ms has more, or digits find too
+// many, the error is ErrMore. All partitions are read in one round trip.
+func (r *ShelfReader) Subjects(ctx context.Context, subjects, ends []string, by time.Time) (found []SubjectMessage, more bool, err error) {
+	tokens := make([]any, 0, len(subjects)+len(ends))
+	for _, digits := range ends {
+		if last := dispatcher.LastDigits(digits); last != "" && !slices.Contains(tokens, any(last)) {
+			tokens = append(tokens, last)
+		}
+	}
 	for _, subject := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
 		if token := r.conn.SubjectHash(subject); token != "" && !slices.Contains(tokens, any(token)) {
 			tokens = append(tokens, token)
@@ -79,6 +84,9 @@ func (r *ShelfReader) newestAbout(ctx context.Context, tokens []any, by time.Tim
 		a.Hint()
 		for a.More() {
 			one := SubjectMessage{ID: a.Text(), At: a.Time()}
+			if one.ID == "" {
+				return nil, fmt.Errorf("too many messages have numbers with these last digits: %w", ErrMore)
+			}
 			if old := all[one.ID]; old.At.After(one.At) {
 				one.At = old.At
 			}
@@ -102,18 +110,22 @@ const messagesAtOnce = 4
 // the shelves are read instead, if the filter names tenants or destinations.
 func (r *ShelfReader) findMessages(ctx context.Context, q *query, from place) (err error) {
 	f := &q.f
-	if q.subjects = f.Subjects; len(q.subjects) == 0 {
-		q.subjects = f.SubjectLike
+	subjects, ends := f.Subjects, []string(nil)
+	if len(subjects) == 0 {
+		subjects = f.SubjectLike
 	}
-	if len(q.subjects) == 0 {
+	if len(subjects) == 0 {
+		ends = f.SubjectEnds
+	}
+	if q.bySubject = f.OfSubject(); !q.bySubject {
 		return nil
 	}
 	by := from.At
 	if from.ID == "" && !by.IsZero() {
 		by = by.Add(-time.Millisecond)
 	}
-	if q.messages, q.older, err = r.Subjects(ctx, q.subjects, by); q.older && f.OfOwner() {
-		q.subjects, q.messages, q.older = nil, nil, false
+	if q.messages, q.older, err = r.Subjects(ctx, subjects, ends, by); q.older && f.OfOwner() {
+		q.bySubject, q.messages, q.older = false, nil, false
 	}
 	early := func(m SubjectMessage) bool {
 		return !f.Since.IsZero() && f.Order == dispatcher.OrderAccepted && m.At.Before(f.Since)

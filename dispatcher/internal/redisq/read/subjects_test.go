@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -24,7 +25,7 @@ func (l *library) about(id, subject string, lanes ...dispatcher.Lane) {
 // find names the messages of subjects, and reports whether there are more.
 func (l *library) find(subjects ...string) (ids []string, more bool) {
 	l.Helper()
-	found, more, err := l.store.Subjects(l.Context(), subjects, time.Time{})
+	found, more, err := l.store.Subjects(l.Context(), subjects, nil, time.Time{})
 	require.NoError(l, err)
 	for _, m := range found {
 		ids = append(ids, m.ID)
@@ -88,6 +89,112 @@ func TestMessagesAreFoundByTheirSubjects(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ending names the messages whose numbers end with digits.
+func (l *library) ending(digits string) []string {
+	l.Helper()
+	found, more, err := l.store.Subjects(l.Context(), nil, []string{digits}, time.Time{})
+	require.NoError(l, err)
+	require.False(l, more)
+	ids := []string{}
+	for _, m := range found {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func TestMessagesAreFoundByTheLastDigitsOfTheirNumbers(t *testing.T) {
+	t.Parallel()
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
+			t.Parallel()
+			l := openTestLibrary(t, partitions)
+			require.Empty(t, l.ending("4711"))
+			l.about("m1", "order_104711", "u_1", "ep_1", "q_a")
+			l.about("m2", "Order 4711", "u_2")
+			l.about("m3", "order_104711", "u_2")
+			l.about("m4", "cus_8f3a4711", "u_3")
+			l.about("m5", "order_104712", "u_2")
+			l.about("m6", "order_711", "u_2")
+			l.about("m7", "order_105711", "u_2")
+			l.about("m8", "4711 for you", "u_2")
+			require.Equal(t, []string{"m8", "m4", "m3", "m2", "m1"}, l.ending("4711"))
+			require.Equal(t, []string{"m8", "m4", "m3", "m2", "m1"}, l.ending("104711"), "the index has four digits")
+			require.Equal(t, []string{"m7"}, l.ending("5711"))
+			require.Empty(t, l.ending("1471"))
+			require.Equal(t, []string{"u_2:m3", "u_1:m1", "q_a:m1", "ep_1:m1"}, l.walk(dispatcher.Filter{SubjectEnds: []string{"04711"}, Limit: 50}), "a list compares all of them")
+
+			for n := range 40 { // more than a field of a hash names
+				l.about(fmt.Sprint("c", n), "order 94711", dispatcher.Lane(fmt.Sprint("u_", n)))
+			}
+			require.Len(t, l.ending("4711"), 45)
+			var all []dispatcher.DeliveryID
+			for _, state := range l.States(partitions) {
+				all = append(all, state.Deliveries()...)
+			}
+			end := func(of func(dispatcher.DeliveryID) bool, keep dispatcher.Keep) {
+				t.Helper()
+				l.cancel(slices.DeleteFunc(slices.Clone(all), func(id dispatcher.DeliveryID) bool { return !of(id) })...)
+				l.Pass(time.Millisecond)
+				l.trim(keep)
+			}
+			end(func(id dispatcher.DeliveryID) bool {
+				return id.Message == "m1" || id.Message[0] == 'c' && id.Message != "c7"
+			}, dispatcher.Keep{Finished: time.Hour, SeenMax: 100})
+			require.Equal(t, []string{"c7", "m8", "m4", "m3", "m2"}, l.ending("4711"))
+			end(func(dispatcher.DeliveryID) bool { return true }, dispatcher.Keep{})
+			require.Empty(t, l.ending("4711"))
+			for _, key := range redisqtest.Keys(t, l.Client, l.Options.Project) {
+				require.NotContains(t, key, keys.Digits)
+			}
+		})
+	}
+}
+
+// A list of last digits has a limit, and the newest are in it. What it lost is no fault.
+func TestTheIndexOfLastDigitsKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	l := openTestLibrary(t, 1)
+	const most = 4096
+	for n := 0; n < most+100; n += 100 {
+		var batch []dispatcher.Entry
+		l.Pass(time.Millisecond)
+		for k := n; k < n+100; k++ {
+			batch = append(batch, l.Entry(fmt.Sprint("m", k), []dispatcher.Lane{"u_1"}, func(m *dispatcher.Message) {
+				m.Subject, m.Body = fmt.Sprintf("order_%d%d711", k, 4+k%2), []byte("{}")
+			}))
+		}
+		l.Publish(l.store, batch...)
+	}
+	list := l.Client.LRange(t.Context(), keys.Tag(l.Options.Project, 0)+keys.Digits+"711", 0, -1).Val()
+	require.Equal(t, most, len(list))
+	names := l.walk(dispatcher.Filter{SubjectEnds: []string{"4711"}, Limit: 500})
+	require.Equal(t, most/2, len(names))
+	require.Equal(t, "u_1:m4198", names[0])
+	require.False(t, slices.Contains(names, "u_1:m0"))
+}
+
+// If orders with the same last digits have too many messages for one answer, a list is read by
+// status, and has them all.
+func TestAListOfTooManyMessagesByTheirLastDigitsIsWhole(t *testing.T) {
+	t.Parallel()
+	l := openTestLibrary(t, 1)
+	for order := range 12 {
+		for n := 0; n < 1000; n += 250 {
+			var batch []dispatcher.Entry
+			for k := n; k < n+250; k++ {
+				batch = append(batch, l.Entry(fmt.Sprintf("m%d_%d", order, k), []dispatcher.Lane{"u_1"}, func(m *dispatcher.Message) {
+					m.Subject, m.Body = fmt.Sprintf("order_%d4711", order), []byte("{}")
+				}))
+			}
+			l.Publish(l.store, batch...)
+			l.Pass(time.Millisecond)
+		}
+	}
+	_, _, err := l.store.Subjects(t.Context(), nil, []string{"4711"}, time.Time{})
+	require.ErrorIs(t, err, read.ErrMore)
+	require.Equal(t, 12_000, len(l.walk(dispatcher.Filter{SubjectEnds: []string{"4711"}, Limit: 500})))
 }
 
 func TestMoreMessagesThanOneCallFindsAreReported(t *testing.T) {

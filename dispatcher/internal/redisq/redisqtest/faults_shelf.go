@@ -51,6 +51,9 @@ func (s State) checkTenants(f *Faults) {
 	if !maps.Equal(s.Subjects, s.About) {
 		f.Add("messages are found by the subjects %v, and have %v", s.Subjects, s.About)
 	}
+	if !maps.Equal(s.Digits, s.Ending) {
+		f.Add("subjects are found by the last digits %v, and have %v", s.Digits, s.Ending)
+	}
 	for _, lane := range SortedKeys(s.Used) {
 		if !used[lane] {
 			f.Add("lane %s has counts without a delivery", lane)

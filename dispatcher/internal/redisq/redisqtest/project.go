@@ -157,7 +157,7 @@ func (p *Project) Entry(id string, lanes []dispatcher.Lane, change ...func(*disp
 	case 0:
 		m.Subject = "order " + id
 	case 1:
-		m.Subject = "order 17" // the same subject for more than 16 messages
+		m.Subject = "order 104711" // the same subject for more than 16 messages
 	}
 	if keys.CRC16(id)%5 == 0 {
 		Bulky(m)

@@ -36,6 +36,7 @@ type raw struct {
 	hashes   map[string]*redis.MapStringStringCmd // by their names, without a colon, as in the next maps
 	zsets    map[string]*redis.ZSliceCmd
 	ready    map[string]*redis.StringSliceCmd // by lanes
+	digits   map[string]*redis.StringSliceCmd // by three digits
 	history  map[string]*redis.IntCmd         // by deliveries
 }
 
@@ -51,7 +52,7 @@ func States(t testing.TB, client redis.UniversalClient, project string, partitio
 	for n := range states {
 		tag := fmt.Sprintf("{%s:%d}", project, n)
 		r := &raw{t: t, tag: tag, index: index, out: NewState(), hashes: map[string]*redis.MapStringStringCmd{}, zsets: map[string]*redis.ZSliceCmd{},
-			ready: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
+			ready: map[string]*redis.StringSliceCmd{}, digits: map[string]*redis.StringSliceCmd{}, history: map[string]*redis.IntCmd{}}
 		names := []string{}
 		found = slices.DeleteFunc(found, func(key string) bool {
 			name, mine := strings.CutPrefix(key, tag+":")
@@ -123,6 +124,8 @@ func (r *raw) read(client redis.UniversalClient, names []string) {
 			case !k.Named():
 			case k.Name == keys.Ready:
 				r.ready[of] = p.LRange(ctx, key, 0, -1)
+			case k.Name == keys.Digits:
+				r.digits[of] = p.LRange(ctx, key, 0, -1)
 			case k.Name == keys.Health: // figures, on which nothing depends
 			case k.Name == keys.History:
 				r.history[of] = p.LLen(ctx, key)

@@ -138,6 +138,39 @@ func (r *raw) readSubjects() {
 			if subject := field(r.hashes["messages"].Val()[id], metaSubject); subject != "" {
 				sum := sha1.Sum([]byte(r.index + "s" + dispatcher.SubjectToken(subject)))
 				r.out.About[fmt.Sprintf("%x %s", sum[:8], id)] = true
+				r.wantDigits(string(sum[:8]), dispatcher.LastDigits(dispatcher.SubjectToken(subject)))
+			}
+		}
+	}
+	r.readDigits()
+}
+
+// wantDigits notes that a message should be found by the last digits of its number. Once for each
+// message, or once for all of a token whose field is *.
+func (r *raw) wantDigits(token, last string) {
+	switch name := fmt.Sprintf("%s %x", last, token); {
+	case last == "":
+	case r.hashes["subjects"].Val()[token] == "*":
+		r.out.Ending[name] = 1
+	default:
+		r.out.Ending[name]++
+	}
+}
+
+// readDigits reads the lists of tokens by their last digits.
+func (r *raw) readDigits() {
+	for three, list := range r.digits {
+		for _, element := range list.Val() {
+			if len(element) != 9 {
+				r.fault("digits:%s has %x", three, element)
+				continue
+			}
+			token := element[:8]
+			name := fmt.Sprintf("%s%s %x", element[8:], three, token)
+			if r.hashes["subjects"].Val()[token] == "*" {
+				r.out.Digits[name] = 1
+			} else {
+				r.out.Digits[name]++
 			}
 		}
 	}

@@ -135,6 +135,8 @@ type State struct {
 	Used      map[dispatcher.Lane]bool         // lanes with counts of deliveries that are kept
 	Subjects  map[string]bool                  // "<token> <id>" for the query of a message by its subject
 	About     map[string]bool                  // the same by the messages' records
+	Digits    map[string]int                   // "<last digits> <token>": how often the list of these digits has the token, of one with * once
+	Ending    map[string]int                   // the same by the messages' records
 	Bodies    map[string]bool                  // bodies that are stored apart; true: staged for a message that has not arrived yet
 	Seen      map[string]int64                 // ms: the time when the message was cut to its digest
 	Lanes     map[dispatcher.Lane]LaneState
@@ -174,6 +176,8 @@ func NewState() State {
 		Used:     map[dispatcher.Lane]bool{},
 		Subjects: map[string]bool{},
 		About:    map[string]bool{},
+		Digits:   map[string]int{},
+		Ending:   map[string]int{},
 		Bodies:   map[string]bool{},
 		Seen:     map[string]int64{},
 		Lanes:    map[dispatcher.Lane]LaneState{},

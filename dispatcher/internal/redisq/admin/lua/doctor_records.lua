@@ -13,11 +13,26 @@ local function report(id, kind, detail)
   return fix
 end
 
+-- mend_digits gives a token one element for each of its messages, as far as these have digits.
+local function mend_digits(token, digits)
+  local text = call('HGET', SUBJECTS, token)
+  local key, element = DIGITS .. sub(digits, 2), token .. sub(digits, 1, 1)
+  if text == '*' then return end
+  call('LREM', key, 0, element)
+  for one in string.gmatch(text, '%S+') do
+    local _, has = token_of(call('HGET', MESSAGES, one) or '')
+    if has then call('RPUSH', key, element) end
+  end
+end
+
 -- whole judges a message that is kept whole. It must have a delivery.
 local function whole(id, record, seen)
   if not readable(record) then return report(id, 'broken_record', '') end
-  local token = token_of(record)
-  if token and unfound(token, id) and report(id, 'unfound', '') then note_subjects({ token, id }) end
+  local token, digits = token_of(record)
+  if token and unfound(token, id, digits) and report(id, 'unfound', '') then
+    note_subjects({ token, id, digits })
+    if digits then mend_digits(token, digits) end
+  end
   if seen and report(id, 'seen', 'a message that is kept whole') then call('ZREM', SEEN, id) end
   if body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0 then report(id, 'no_body', '') end
   for _, lane in ipairs(lanes_of(id, record)) do
@@ -26,7 +41,7 @@ local function whole(id, record, seen)
   end
   if report(id, 'no_delivery', '') then
     drop_body(id, record)
-    if token then forget_subjects({ token, id }) end
+    if token then forget_subjects({ token, id, digits }) end
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
   end

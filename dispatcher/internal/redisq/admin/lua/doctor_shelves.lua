@@ -5,8 +5,8 @@
 --   doctor(args_from, how_named, unowned)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, the kind of the names: tenant (a tenant's list), owners, of (the part that a
---   tenant has of a queue), deliveries, subjects, or subject (the messages of one), which one (a hash, nothing, a shelf, nothing,
---   nothing, a hash), then names: shelves, lanes, messages, deliveries, tokens, messages
+--   tenant has of a queue), deliveries, subjects, subject (the messages of one), or digits, which one (a hash, nothing, a shelf,
+--   nothing, nothing, a hash, three digits), then names: shelves, lanes, messages, deliveries, tokens, messages, elements
 -- returns now, due, weight, then for each fault: name, kind, detail
 local fix, kind, of = ARGV[args_from] == '1', ARGV[args_from + 1], ARGV[args_from + 2]
 if fix then first_write(true) end
@@ -30,6 +30,9 @@ tests.subject = function(id)
   local token = record and token_of(record)
   return token and hex(token) == of
 end
+tests.digits = function(element)
+  return call('HEXISTS', SUBJECTS, sub(element, 1, 8)) == 1
+end
 
 -- judge_token removes messages with another subject from a field. If the field is *, its list must exist.
 local function judge_token(token)
@@ -42,12 +45,13 @@ local function judge_token(token)
     local record = call('HGET', MESSAGES, id)
     if not record or token_of(record) ~= token then
       answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, 'astray_subject', ''
-      if fix then forget_subjects({ token, id }) end
+      if fix then forget_subjects({ token, id, false }) end
     end
   end
 end
 
 local keys_of = { tenant = { 'ZREM', TENANT .. of }, owners = { 'HDEL', OWNERS }, of = { 'ZREM', SHELF .. of }, subject = { 'ZREM', SUBJECT .. of } }
+local words = { subject = 'astray_subject', digits = 'astray_digits' }
 for i = args_from + 3, #ARGV do
   if kind == 'deliveries' then
     local lane, id = split(ARGV[i])
@@ -59,8 +63,12 @@ for i = args_from + 3, #ARGV do
   elseif kind == 'subjects' then
     judge_token(ARGV[i])
   elseif not tests[kind](ARGV[i]) then
-    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = ARGV[i], kind == 'subject' and 'astray_subject' or 'astray_shelf', ''
-    if fix then call(keys_of[kind][1], keys_of[kind][2], ARGV[i]) end
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = kind == 'digits' and hex(ARGV[i]) or ARGV[i], words[kind] or 'astray_shelf', ''
+    if fix and kind == 'digits' then
+      call('LREM', DIGITS .. of, 0, ARGV[i])
+    elseif fix then
+      call(keys_of[kind][1], keys_of[kind][2], ARGV[i])
+    end
   end
 end
 if fix and kind == 'of' and not holds(of) then remove_owners({ of }) end

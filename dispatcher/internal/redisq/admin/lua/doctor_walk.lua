@@ -75,8 +75,8 @@ local function message(id, record)
     end
   end
   local bodiless = body_apart(record) and call('HEXISTS', BODIES, body_of(id, record)) == 0
-  local token = token_of(record)
-  if left == 0 or seen or bodiless or token and unfound(token, id) then report('m', id) end
+  local token, digits = token_of(record)
+  if left == 0 or seen or bodiless or token and unfound(token, id, digits) then report('m', id) end
 end
 
 local function scan(command, key)

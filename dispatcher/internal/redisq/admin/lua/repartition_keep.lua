@@ -10,9 +10,9 @@ for i = 3, #ARGV, 2 do
   local record = call('HGET', MESSAGES, id)
   local list, living = parse_named(ARGV[i + 1])
   if not record or #list == 0 then
-    local token = record and token_of(record)
+    local token, digits = token_of(record or '')
     if record then drop_body(id, record) end
-    if token then forget_subjects({ token, id }) end
+    if token then forget_subjects({ token, id, digits }) end
     call('HDEL', MESSAGES, id)
     call('HDEL', FAN, id)
     call('ZREM', SEEN, id)

@@ -19,6 +19,8 @@
 --   :subjects        hash  8 bytes, the hash of a subject's token with the project's key -> the messages with it: "<id> <id>", at
 --                          most 16; * if there are more, all of which are in :subject:<hash>
 --   :subject:<hash>  zset  message ids by ms of acceptance. hash: the 8 bytes in hex
+--   :digits:<three>  list  tokens of :subjects that end with these digits, each with the digit before them behind it: for each
+--                          message that came while it had a field of its own in :subjects. The newest 4,096
 --   :bodies          hash  "<message id> <digest>" -> a body that with its head would be more than 16 KiB
 --   :staged          zset  fields of :bodies whose message is not written yet, by the ms when they were staged
 --   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;
@@ -131,7 +133,7 @@ local LIMITS, KNOWN, NAMES, BEHIND = tag .. ':limits', tag .. ':known', tag .. '
 local BODIES, STAGED, SUBJECTS, SUBJECT = tag .. ':bodies', tag .. ':staged', tag .. ':subjects', tag .. ':subject:'
 local COUNTS, BURIED, FENCED, ATTEMPTS = tag .. ':counts', tag .. ':buried', tag .. ':fenced', tag .. ':attempts'
 local HELD, ENDS, JOBS, ARCHIVE = tag .. ':held', tag .. ':ends', tag .. ':jobs', tag .. ':archive'
-local HEALTH, ADDED, FAILURES = tag .. ':health:', tag .. ':added', tag .. ':failures'
+local HEALTH, ADDED, FAILURES, DIGITS = tag .. ':health:', tag .. ':added', tag .. ':failures', tag .. ':digits:'
 
 local DIGEST = 16     -- bytes of a record that are its digest
 local TURN = 2199023255552 -- 2^41: above any ms until 2039, and 4,000 weights of it stay exact in a double

@@ -65,10 +65,11 @@ local function forget_messages(ids, digest)
       local some = { unpack(ids, from, math.min(from + RECORDS_READ - 1, #ids)) }
       for i, record in ipairs(sure('HMGET', MESSAGES, unpack(some))) do
         if record and has_bodies then drop_body(some[i], record) end
-        local token = record and token_of(record)
+        local token, digits = token_of(record or '')
         if token then
           subjects[#subjects + 1] = token
           subjects[#subjects + 1] = some[i]
+          subjects[#subjects + 1] = digits
         end
         if record and digest then
           cut[#cut + 1], cut[#cut + 2] = some[i], sub(record, 1, DIGEST)

@@ -36,15 +36,15 @@ local function write_named(id, record, list)
     call('HSET', FAN, id, table.concat(list, ' '))
   end
   call('ZREM', SEEN, id)
-  local token = token_of(record)
-  if token then note_subjects({ token, id }) end
+  local token, digits = token_of(record)
+  if token then note_subjects({ token, id, digits }) end
 end
 
 -- write_known_id keeps only the id, with the later of its times.
 local function write_known_id(id, record, ms)
   drop_body(id, record)
-  local token = token_of(record)
-  if token then forget_subjects({ token, id }) end
+  local token, digits = token_of(record)
+  if token then forget_subjects({ token, id, digits }) end
   call('HSET', MESSAGES, id, sub(record, 1, DIGEST))
   call('HDEL', FAN, id)
   local was = call('ZSCORE', SEEN, id)

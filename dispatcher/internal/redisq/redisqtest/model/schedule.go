@@ -103,7 +103,7 @@ func (m *model) someEntry() dispatcher.Entry {
 		if m.rng.IntN(8) == 0 {
 			msg.ExpiresAt = m.Now.Truncate(time.Millisecond).Add(pick(m.rng, time.Millisecond, 10*time.Second, 2*time.Hour))
 		}
-		msg.Subject = pick(m.rng, "", "", "order 17", "order "+id, "a refund")
+		msg.Subject = pick(m.rng, "", "", "order 17", "order "+id, "a refund", "order_104711", "#94711")
 		if m.rng.IntN(12) == 0 {
 			msg.Body = []byte("other")
 		}

@@ -68,7 +68,7 @@ func (m *model) setBackWalks() {
 func (m *model) newWalk() *listWalk {
 	w := &listWalk{there: map[dispatcher.DeliveryID]sight{}, shown: map[dispatcher.DeliveryID]int{}}
 	f := &w.filter
-	switch m.rng.IntN(5) {
+	switch m.rng.IntN(6) {
 	case 0:
 		f.Lanes = []dispatcher.Lane{pick(m.rng, modelLanes...), pick(m.rng, modelLanes...)}
 	case 1:
@@ -76,6 +76,8 @@ func (m *model) newWalk() *listWalk {
 	case 2:
 		f.SubjectLike = []string{"ORDER #17"}
 	case 3:
+		f.SubjectEnds = []string{"4711"}
+	case 4:
 		f.Lanes, f.Order = []dispatcher.Lane{pick(m.rng, modelLanes...)}, dispatcher.OrderEnded
 	}
 	require.NoError(m, f.Arrange())

@@ -26,6 +26,8 @@ type deliveriesPage struct {
 	Looked   string // the kind of the search; empty: none
 	Subject  string // the URL that searches for a subject instead; empty: none
 	Topic    string // the URL that searches for a topic instead; empty: none
+	Ends     string // the URL that searches for numbers with these last digits instead; empty: none
+	Digits   string // of the typed number; empty: they are too few, or it has others
 	Statuses []choice
 	Chips    []filterChip
 	Hidden   []filterChip // of a form that adds a filter
@@ -115,16 +117,25 @@ func searched(r *http.Request) string {
 	return strings.TrimSpace(strings.TrimLeft(r.URL.Query().Get("q"), "/ "))
 }
 
-// find reads the list. A search that finds nothing looks for a topic at last, if the text has a dot as
-// topics have.
+// find reads the list. A search that finds nothing looks for numbers that end with the digits of the
+// text, or for a topic, if the text has a dot as topics have.
 func (p *deliveriesPage) find(v *visit, filter *deliveryFilter, cursor string) (wire.Page, error) {
 	page, err := firstFound(v, *filter, cursor)
-	if err != nil || len(page.Data) > 0 || page.NextCursor != nil || p.Topic == "" || !strings.Contains(p.Query, ".") {
+	if err != nil || len(page.Data) > 0 || page.NextCursor != nil {
 		return page, err
 	}
-	filter.query.Del("subject_like")
-	filter.query.Add("topic", p.Query)
-	p.Looked, p.Topic = p.Looked+"; and then as a topic", ""
+	switch {
+	case p.Digits != "":
+		filter.query.Del("subject_like")
+		filter.query.Add("subject_ends", p.Digits)
+		p.Looked, p.Ends = p.Looked+"; and then as the last digits of an order number, of messages that are kept here", ""
+	case p.Topic != "" && strings.Contains(p.Query, "."):
+		filter.query.Del("subject_like")
+		filter.query.Add("topic", p.Query)
+		p.Looked, p.Topic = p.Looked+"; and then as a topic", ""
+	default:
+		return page, nil
+	}
 	return firstFound(v, *filter, cursor)
 }
 
@@ -241,6 +252,9 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 		if v.Link == nil {
 			p.Looked = "as a subject, since no message has this id, and no endpoint this uid, tenant or host" + all
 		}
+		if number := dispatcher.SubjectToken(q); dispatcher.IsLastDigits(number) {
+			p.Digits, p.Ends = number, v.base+"/deliveries?"+url.Values{"subject_ends": {number}}.Encode()
+		}
 		if dispatcher.ValidTopic(q) {
 			p.Topic = v.base + "/deliveries?" + url.Values{"topic": {q}}.Encode()
 		}
@@ -345,7 +359,7 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		p.Statuses = append(p.Statuses, choice{Word: status, URL: one.url(path), On: on})
 	}
 	p.Chips, p.Hidden = f.chips(path, false), f.hidden()
-	if f.empty() || !v.May("retry-deliveries") || len(f.query["subject_like"]) > 0 { // a job needs exact subjects
+	if f.empty() || !v.May("retry-deliveries") || len(f.query["subject_like"])+len(f.query["subject_ends"]) > 0 { // a job needs exact subjects
 		return
 	}
 	only := func(allowed ...string) bool {

@@ -54,7 +54,7 @@ func fill(filter any, tag string, q url.Values) {
 }
 
 // filterWords are their names for people.
-var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before", "subject_like": "subject like"}
+var filterWords = map[string]string{"dead_reason": "reason", "failed": "failed before", "subject_like": "subject like", "subject_ends": "number ends with"}
 
 // deliveryFilter is a filter of deliveries, from the query of a page's URL.
 type deliveryFilter struct {

@@ -126,6 +126,13 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	page := to("order 4711")
 	require.Contains(t, page, "was looked for as a subject, since no message has this id")
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_like=order+4711"), api.calls)
+	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=4711"), api.calls)
+	require.Contains(t, page, "and then as the last digits of an order number")
+	page = to("...94711")
+	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=94711"), api.calls)
+	api.calls = nil
+	to("order 471")
+	require.False(t, api.called("GET /v1/deliveries?limit=50&subject_ends="), "too few digits")
 	page = to("https://shop.example/x")
 	require.True(t, api.called("GET /v1/deliveries?destination=https%3A%2F%2Fshop.example%2Fx&limit=50"), api.calls)
 	require.Contains(t, page, "was looked for as a URL")

@@ -9,7 +9,7 @@
 -- it. The list :digits:<last three> has an element for each such message that came while its field was no *: the token and the
 -- fourth digit from the end. One list has a few of all tokens, so that to remove an element costs little. An instance of an
 -- older version leaves elements there, which find nothing.
-local MOST_DIGITS = 4096 -- elements of one list: to remove the last one of them takes 60 us. The newest stay
+local MOST_DIGITS = 4096 -- elements of one list: to remove the last one of them takes 180 us, the first one 1. The newest stay
 
 -- token_of returns the 8 bytes of the token in a record and its last four digits, false if it has none; nil if its message has
 -- no subject. They are the first field of its meta, behind the size of a body in :bodies.

@@ -113,6 +113,11 @@ var LogCases = []redisqtest.Case{
 			require.Equal(r, all, r.ReadLog(dispatcher.LogFilter{}, limit), "pages of %d", limit)
 		}
 	}},
+	{Name: "the log has the end of a ready delivery that was cancelled", Run: func(r *redisqtest.Rig) {
+		r.Publish("a", "m1")
+		r.Cancel(redisqtest.Named("a", "m1"))
+		r.MustLog(dispatcher.LogFilter{}, "cancelled")
+	}},
 	{Name: "a query of the log returns the lines that match its filter", Setup: redisqtest.Setup{Partitions: 2}, Run: func(r *redisqtest.Rig) {
 		r.Schedule(
 			r.Entry("m1", redisqtest.To("a"), func(m *dispatcher.Message) { m.Tenant, m.Topic, m.Subject = "acme", "payment.failed", "order 7" }),

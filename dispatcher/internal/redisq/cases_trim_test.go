@@ -115,6 +115,16 @@ var TrimCases = []redisqtest.Case{
 			require.Equal(r, want, r.Schedule(r.Entry(id.Message, redisqtest.To("a")))[0].Result, "%d", n)
 		}
 	}},
+	{Name: "a trim of many ids is done in batches", Run: func(r *redisqtest.Rig) {
+		keep := redisqtest.KeepDigests
+		succeedMany(r, "a", 70)
+		r.Trim(keep)
+		keep.SeenMax = 0
+		got := r.TrimOnce(keep, false)
+		require.Equal(r, 64, got.Seen)
+		require.True(r, got.More)
+		require.Equal(r, 6, r.TrimOnce(keep, false).Seen)
+	}},
 	{Name: "a trim deletes dead deliveries at their own, longer age", Run: func(r *redisqtest.Rig) {
 		id := r.DieOne("a")
 		r.Pass(720*time.Hour - time.Millisecond)

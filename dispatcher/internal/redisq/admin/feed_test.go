@@ -212,6 +212,24 @@ func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
 	})
 }
 
+// An instance that does not know yet that there is an archive keeps nothing for it.
+func TestWhatAnInstanceCutsBeforeItKnowsOfTheArchiveIsAGap(t *testing.T) {
+	onRedis(t, func(a *archived) {
+		a.accept(1, 100)
+		a.deliver()
+		a.archive(a.read())
+		for range 80 {
+			a.accept(1, 1000)
+			a.deliver()
+			a.Pass(2 * time.Second)
+		}
+		a.Pass(48 * time.Hour)
+		a.store.Conn().SetArchives(false)
+		a.trim(0, false)
+		require.True(a.T, a.state().Gap.After(a.state().At))
+	})
+}
+
 // Memory may be freed between the reading of the log and that of its messages.
 func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
 	onRedis(t, func(a *archived) {

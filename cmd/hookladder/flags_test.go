@@ -142,7 +142,7 @@ func TestEachFieldOfAJobIsAFlagOfItsCommands(t *testing.T) {
 		require.NoError(t, err)
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[wire.JobRequest]()) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if !slices.Contains(without, name) {
+			if !slices.Contains(without, name) && name != "count_all" { // which --dry-run sets
 				require.NotNil(t, cmd.Flags().Lookup(strings.ReplaceAll(name, "_", "-")), "%s has no flag for %s", command, name)
 			}
 		}

@@ -68,12 +68,13 @@ destinations, and when the newest one died. With --topic, --subject, --subject-l
 // jobCommand starts a job. At a terminal it counts the deliveries, asks, and shows the
 // progress.
 type jobCommand struct {
-	kind, verb string // for the API, and for the question
-	filters    filterFlags
-	request    wire.JobRequest
-	yes        bool
-	total      int  // matching deliveries
-	resume     bool // close open breakers first
+	kind    client.JobKind
+	verb    string // for the question
+	filters filterFlags
+	request wire.JobRequest
+	yes     bool
+	total   int  // matching deliveries
+	resume  bool // close open breakers first
 }
 
 func newDeadPurge(s world) *cobra.Command {

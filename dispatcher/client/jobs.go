@@ -9,21 +9,24 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// The kinds of jobs, for StartJob and SurveyJob.
+// JobKind is what a job does with its deliveries.
+type JobKind string
+
+// The kinds of jobs.
 const (
-	JobRetry  = "retry"  // retries dead deliveries
-	JobCancel = "cancel" // cancels unfinished deliveries
-	JobPurge  = "purge"  // forgets dead deliveries
+	JobRetry  JobKind = "retry"  // retries dead deliveries
+	JobCancel JobKind = "cancel" // cancels unfinished deliveries
+	JobPurge  JobKind = "purge"  // forgets dead deliveries
 )
 
 // StartJob starts a job that changes the deliveries that the request selects.
-func (c *Client) StartJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Job, error) {
+func (c *Client) StartJob(ctx context.Context, kind JobKind, r wire.JobRequest) (wire.Job, error) {
 	r.DryRun = false
 	return send[wire.Job](ctx, c, jobRequest(kind, untaken), r)
 }
 
 // SurveyJob returns which deliveries such a job would change.
-func (c *Client) SurveyJob(ctx context.Context, kind string, r wire.JobRequest) (wire.Survey, error) {
+func (c *Client) SurveyJob(ctx context.Context, kind JobKind, r wire.JobRequest) (wire.Survey, error) {
 	r.DryRun = true
 	return send[wire.Survey](ctx, c, jobRequest(kind, safe), r)
 }
@@ -31,9 +34,9 @@ func (c *Client) SurveyJob(ctx context.Context, kind string, r wire.JobRequest) 
 // surveyPatience is longer than the server's timeout of a survey.
 const surveyPatience = 30 * time.Second
 
-func jobRequest(kind string, repeats repetition) apiRequest {
+func jobRequest(kind JobKind, repeats repetition) apiRequest {
 	return apiRequest{
-		verb: kind + " deliveries", method: http.MethodPost, path: "/v1/deliveries/" + kind, patience: surveyPatience, repeats: repeats,
+		verb: string(kind) + " deliveries", method: http.MethodPost, path: "/v1/deliveries/" + string(kind), patience: surveyPatience, repeats: repeats,
 	}
 }
 

@@ -366,13 +366,13 @@ func (p *deliveriesPage) describe(v *visit, f deliveryFilter, path string) {
 		return !slices.ContainsFunc(f.query["status"], func(s string) bool { return !slices.Contains(allowed, s) })
 	}
 	if len(f.query["status"]) > 0 && only("retrying", "scheduled") && f.query.Get("failed") == "" && f.query.Get("dead_reason") == "" {
-		p.Jobs = append(p.Jobs, choice{Word: "Send all that match now…", URL: f.url(v.base+"/jobs/new", "kind", client.JobRetry)})
+		p.Jobs = append(p.Jobs, choice{Word: "Send all that match now…", URL: f.url(v.base+"/jobs/new", "kind", string(client.JobRetry))})
 	}
 	if only("dead", "delivered", "cancelled") && f.query.Get("failed") == "" {
-		p.Jobs = append(p.Jobs, choice{Word: "Replay all that match…", URL: f.url(v.base+"/jobs/new", "kind", client.JobRetry)})
+		p.Jobs = append(p.Jobs, choice{Word: "Replay all that match…", URL: f.url(v.base+"/jobs/new", "kind", string(client.JobRetry))})
 	}
 	if only("scheduled", "ready", "in_flight", "retrying") && f.query.Get("dead_reason") == "" {
-		p.Jobs = append(p.Jobs, choice{Word: "Cancel all that match…", URL: f.url(v.base+"/jobs/new", "kind", client.JobCancel)})
+		p.Jobs = append(p.Jobs, choice{Word: "Cancel all that match…", URL: f.url(v.base+"/jobs/new", "kind", string(client.JobCancel))})
 	}
 }
 

@@ -162,7 +162,7 @@ func job(v *visit) (pageAnswer, error) {
 			p.Endpoint = to[0]
 		}
 	}
-	if j.Kind == client.JobRetry {
+	if client.JobKind(j.Kind) == client.JobRetry {
 		read.add("sent", func() error {
 			log, err := v.Client.Attempts(v.ctx, client.AttemptFilter{Jobs: []string{j.ID}, Limit: sentShown})
 			p.Sent, p.MoreSent = log.Data, log.NextCursor != nil
@@ -181,15 +181,15 @@ func job(v *visit) (pageAnswer, error) {
 
 func rowOf(v *visit, j wire.Job) jobRow {
 	f := ofJob(j.Filter)
-	if len(f.query["status"]) == 0 && j.Kind != client.JobCancel {
+	if len(f.query["status"]) == 0 && client.JobKind(j.Kind) != client.JobCancel {
 		f.query.Set("status", "dead")
 	}
-	r := jobRow{Job: j, Title: kinds[j.Kind].Title, Chips: f.chips(v.base+"/deliveries", true), List: f.url(v.base + "/deliveries")}
+	r := jobRow{Job: j, Title: kinds[client.JobKind(j.Kind)].Title, Chips: f.chips(v.base+"/deliveries", true), List: f.url(v.base + "/deliveries")}
 	r.Ended, r.Resume = !slices.Contains([]string{"running", "waiting"}, j.State), j.State == "stopped" || j.State == "failed"
-	if j.Kind == client.JobRetry && waitsOnly([]deliveryFilter{f}) {
+	if client.JobKind(j.Kind) == client.JobRetry && waitsOnly([]deliveryFilter{f}) {
 		r.Title = sendNow
 	}
-	if j.Kind == client.JobRetry && v.May("list-jobs") {
+	if client.JobKind(j.Kind) == client.JobRetry && v.May("list-jobs") {
 		r.Attempts = v.base + "/tail?" + url.Values{"job": {j.ID}}.Encode()
 	}
 	if j.Retrying != nil && j.TakenOver != nil {

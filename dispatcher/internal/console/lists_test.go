@@ -128,7 +128,7 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_like=order+4711"), api.calls)
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=4711"), api.calls)
 	require.Contains(t, page, "and then as the last digits of an order number")
-	page = to("...94711")
+	to("...94711")
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=94711"), api.calls)
 	api.calls = nil
 	to("order 471")

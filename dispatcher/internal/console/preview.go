@@ -37,7 +37,7 @@ const (
 const sendNow = "Send now"
 
 // kinds are the words of jobs for a title, a button and an effect.
-var kinds = map[string]struct{ Title, Verb, Effect string }{
+var kinds = map[client.JobKind]struct{ Title, Verb, Effect string }{
 	client.JobRetry:  {"Replay", "Replay", "Each starts a new ladder, and carries hookladder-resend: true. Deliveries that die in the meantime stay."},
 	client.JobCancel: {"Cancel", "Cancel", "Nothing new is attempted of them. An attempt under way can't be recalled."},
 	client.JobPurge:  {"Forget", "Forget", "They can't be sent again. Their ids stay known, so that a repeat is not taken for another message."},
@@ -45,18 +45,19 @@ var kinds = map[string]struct{ Title, Verb, Effect string }{
 
 // previewPage is the data of a preview: the effect of a job.
 type previewPage struct {
-	Kind, Title, Verb, Effect string
-	Parts                     []previewPart
-	Matched                   int
-	Complete                  bool   // Matched is exact
-	CountOn                   string // the URL of the same page that counts for longer; empty: it has done so
-	Rate                      string
-	Seconds                   int
-	Fields                    []filterChip // hidden fields of the form
-	Back                      string
-	Wrong                     string
-	Sure                      bool // a second confirmation is needed
-	Waiting                   bool // it sends deliveries that wait for their next attempt
+	Kind                client.JobKind
+	Title, Verb, Effect string
+	Parts               []previewPart
+	Matched             int
+	Complete            bool   // Matched is exact
+	CountOn             string // the URL of the same page that counts for longer; empty: it has done so
+	Rate                string
+	Seconds             int
+	Fields              []filterChip // hidden fields of the form
+	Back                string
+	Wrong               string
+	Sure                bool // a second confirmation is needed
+	Waiting             bool // it sends deliveries that wait for their next attempt
 }
 
 // previewPart is one job of a preview.
@@ -146,7 +147,7 @@ func countOn(v *visit) string {
 
 // previewOf returns a preview without counts.
 func previewOf(v *visit, list []deliveryFilter) previewPage {
-	kind := v.r.FormValue("kind")
+	kind := client.JobKind(v.r.FormValue("kind"))
 	if kinds[kind].Verb == "" {
 		kind = client.JobRetry
 	}
@@ -216,7 +217,7 @@ func (p *previewPage) survey(v *visit, list []deliveryFilter, whole bool) error 
 
 // counted returns how many deliveries a job would change, if the counters of the queue or of what is
 // dead know it; else the number that was found.
-func counted(ctx context.Context, v *visit, stats wire.Stats, kind string, q url.Values, found int) (n int, exact bool) {
+func counted(ctx context.Context, v *visit, stats wire.Stats, kind client.JobKind, q url.Values, found int) (n int, exact bool) {
 	statuses, reasons, others := q["status"], q["dead_reason"], maps.Clone(q)
 	delete(others, "status")
 	delete(others, "dead_reason")
@@ -260,7 +261,7 @@ func (p *previewPart) finish(v *visit) {
 
 // startJob serves POST /jobs.
 func startJob(v *visit) (pageAnswer, error) {
-	kind := v.r.PostFormValue("kind")
+	kind := client.JobKind(v.r.PostFormValue("kind"))
 	list, wrong := wanted(v)
 	if kinds[kind].Verb == "" {
 		return pageAnswer{to: v.base + "/jobs"}, nil

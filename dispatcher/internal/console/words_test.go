@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
 
@@ -42,8 +43,8 @@ func TestThePagesKnowEachWord(t *testing.T) {
 	for _, loss := range dispatcher.Losses() {
 		require.NotEmpty(t, console.Lost[loss], loss)
 	}
-	for _, kind := range dispatcher.Texts(dispatcher.JobKinds()) {
-		require.NotEmpty(t, console.Kinds[kind], kind)
+	for _, kind := range dispatcher.JobKinds() {
+		require.NotEmpty(t, console.Kinds[client.JobKind(kind)], kind)
 	}
 }
 

@@ -52,7 +52,7 @@ var clientCalls = map[string][]func(context.Context, *client.Client) error{
 	},
 	"list-deliveries": {func(ctx context.Context, c *client.Client) error {
 		return second(c.Deliveries(ctx, client.Filter{
-			Statuses: []string{"dead"}, Topics: []string{"a"}, Tenants: []string{"m"}, Subjects: []string{"s"}, SubjectLike: []string{"s"}, Failed: true, Order: "accepted", Destinations: []string{"u_1"},
+			Statuses: []string{"dead"}, Topics: []string{"a"}, Tenants: []string{"m"}, Subjects: []string{"s"}, SubjectLike: []string{"s"}, SubjectEnds: []string{"4711"}, Failed: true, Order: "accepted", Destinations: []string{"u_1"},
 			Reasons: []string{"gone"}, Since: Now, Until: Now, Limit: 1, Cursor: aCursor,
 		}))
 	}},

@@ -47,9 +47,7 @@ func TestEverythingIsReachedByTheKeyboard(t *testing.T) {
 	w := newFilled(t)
 	b := w.tab(t)
 	crawl(t, b, w.page("/console/"), func(path string) {
-		if path == "/console/tail" { // what comes in live moves the stops
-			b.Press("p")
-		}
+		b.Press("p") // what comes in live moves the stops
 		want := browsertest.JS[int](b, reachable)
 		require.GreaterOrEqual(t, len(stops(t, b, path)), want, path)
 	})

@@ -67,6 +67,23 @@ func TestATakeoverOfWhichAPartFailsIsCompleted(t *testing.T) {
 	})
 }
 
+func TestAChangeOfAnEndpointIsFinishedWithTheTakeoverOfWhoDiedInIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		view := r.create(t)
+		pass(5 * wait.BeatEvery)
+		r.store.listen("here", nil)
+		_, err := r.store.DeleteEndpoint(t.Context(), view.ID)
+		require.NoError(t, err)
+		r.queue.other("gone", 7)
+		pass(5 * wait.BeatEvery) // much less than the time between two comparisons without a cause
+		require.Equal(t, d.LaneDeleted, r.queue.limitsOf(view.Lane()).Mode)
+		r.stop(t)
+	})
+}
+
 // tookOver notes takeovers.
 type tookOver struct {
 	mu   sync.Mutex // guards the fields below

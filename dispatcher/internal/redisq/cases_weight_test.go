@@ -113,6 +113,18 @@ var WeightCases = []redisqtest.Case{
 		require.Empty(r, r.ClaimWith(redisqtest.One, 64, 8))
 		require.Len(r, r.ClaimWith(redisqtest.One, 64, 9), 1)
 	}},
+	{Name: "a claim that found nothing is not repeated with the same permits", Run: func(r *redisqtest.Rig) {
+		r.PublishMany("a", 200)
+		free := r.Setup.Permits // the permits of attempts that are not settled yet are back
+		for got := -1; got != 0; {
+			claimed, err := r.Queue.Whole.Claim(r.Ctx, redisqtest.One, dispatcher.Claim{Wanted: 64, Free: free})
+			require.NoError(r, err)
+			got = len(claimed)
+		}
+		partitions, waiting := r.Queue.Claimable(free)
+		require.Zero(r, partitions)
+		require.True(r, waiting)
+	}},
 	{Name: "a slow lane cannot take the last two permits", Run: func(r *redisqtest.Rig) {
 		r.MustSettle(redisqtest.One, redisqtest.Took(redisqtest.Success(r.TakeNew("a")), 200*time.Millisecond))
 		r.PublishMany("a", 1)

@@ -3,7 +3,13 @@ package admin_test
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"testing"
+	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -77,4 +83,68 @@ func (p *ward) few() string   { return p.store.Conn().SubjectHash("8713") }
 func (p *ward) crowd() string { return p.store.Conn().SubjectHash("A crowd") }
 func (p *ward) crowds() string {
 	return p.key("subject:" + hex.EncodeToString([]byte(p.crowd())))
+}
+
+// A list of last digits loses its oldest elements at its limit. That is no damage, and remains none when
+// newer messages go and the list is short again.
+func TestDoctorKnowsAListOfLastDigitsThatWasCut(t *testing.T) {
+	t.Parallel()
+	p := newTestWard(t, redistest.Start(t))
+	p.alive("one")
+	const most, over = 4096, 4
+	var newest []dispatcher.DeliveryID
+	for n := 0; n < most+over; n += 100 {
+		var batch []dispatcher.Entry
+		for k := n; k < n+100; k++ {
+			m := &dispatcher.Message{
+				ID: fmt.Sprint("m", k), Topic: "a.b", URL: "https://example.com", Body: []byte("{}"), CreatedAt: p.now, Subject: fmt.Sprintf("order_%d4711", k), Delay: time.Hour,
+			}
+			batch = append(batch, dispatcher.Entry{Message: m, Digest: m.Digest(), Lanes: to("u_1")})
+			if k >= over {
+				newest = append(newest, dispatcher.DeliveryID{Lane: "u_1", Message: m.ID})
+			}
+		}
+		_, _, err := p.store.Schedule(p.Context(), "one", 1<<20, 0, batch)
+		require.NoError(t, err)
+	}
+	_, found := p.examine(false)
+	require.Empty(t, found, "the list is full")
+
+	end := func(ids []dispatcher.DeliveryID) {
+		for some := range slices.Chunk(ids, 100) {
+			_, _, err := p.store.Cancel(p.Context(), "one", some)
+			require.NoError(t, err)
+		}
+		for more := true; more; {
+			trimmed, err := p.store.Trim(p.Context(), "one", []int{0}, dispatcher.Keep{}, false)
+			require.NoError(t, err)
+			more = trimmed.More
+		}
+	}
+	ending := func() (ids []string) {
+		list, _, err := p.store.Subjects(p.Context(), nil, []string{"4711"}, time.Time{})
+		require.NoError(t, err)
+		for _, m := range list {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	for _, some := range [][]dispatcher.DeliveryID{newest[:2000], newest[2000:]} {
+		end(some)
+		_, found = p.examine(true)
+		require.Empty(t, found)
+		p.mustBeSound()
+	}
+	require.Empty(t, ending(), "the oldest were cut away")
+	p.put("again", to("u_2"), later, func(m *dispatcher.Message) { m.Subject = "order 04711" })
+	p.put("twice", to("u_2"), later, func(m *dispatcher.Message) { m.Subject = "order 04711" })
+	require.ElementsMatch(t, []string{"again", "m0", "twice"}, ending())
+	for _, id := range []string{"m0", "twice", "again"} {
+		require.Contains(t, ending(), "again", "the oldest message of its order has no element, and takes none away")
+		end([]dispatcher.DeliveryID{{Lane: "u_2", Message: id}, {Lane: "u_1", Message: id}})
+		_, found = p.examine(true)
+		require.Empty(t, found)
+		p.mustBeSound()
+	}
+	require.Empty(t, ending())
 }

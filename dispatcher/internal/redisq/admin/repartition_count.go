@@ -81,7 +81,8 @@ func (r *repartition) count(ctx context.Context, q int) error {
 
 // remove deletes a partition that no longer exists, once it has no data of a lane. It
 // still has messages with only their ids, the pause of all lanes, its own data, the
-// statistics of lanes without their own, and the mark if a script was torn here.
+// statistics of lanes without their own, lists of last digits that were cut, and the mark
+// if a script was torn here.
 func (r *repartition) remove(ctx context.Context, n int) error {
 	var empty []string
 	rest := []string{""} // the mark has no name after the tag
@@ -96,6 +97,9 @@ func (r *repartition) remove(ctx context.Context, n int) error {
 	}
 	for _, of := range r.rings[n][keys.Health] {
 		rest = append(rest, keys.Health+of) // * may be left
+	}
+	for _, of := range r.rings[n][keys.Digits] {
+		rest = append(rest, keys.Digits+of) // the empty element of a list that was cut
 	}
 	there := make([]*redis.IntCmd, len(empty))
 	err := r.s.conn.At(ctx, "remove "+r.s.tags[n], n, func(p redis.Pipeliner) {

@@ -160,7 +160,12 @@ func (r *raw) wantDigits(token, last string) {
 // readDigits reads the lists of tokens by their last digits.
 func (r *raw) readDigits() {
 	for three, list := range r.digits {
-		for _, element := range list.Val() {
+		elements := list.Val()
+		cut := elements[0] == ""
+		if cut {
+			elements = elements[1:]
+		}
+		for _, element := range elements {
 			if len(element) != 9 {
 				r.fault("digits:%s has %x", three, element)
 				continue
@@ -171,6 +176,21 @@ func (r *raw) readDigits() {
 				r.out.Digits[name] = 1
 			} else {
 				r.out.Digits[name]++
+			}
+		}
+		if cut {
+			r.readCut(three)
+		}
+	}
+}
+
+// readCut takes a list of last digits that has lost its oldest elements as it is: it may have fewer of
+// a token than there are messages, or more, but none of a token without a message.
+func (r *raw) readCut(three string) {
+	for name := range r.out.Ending {
+		if strings.HasPrefix(name[1:], three+" ") {
+			if delete(r.out.Ending, name); r.out.Digits[name] > 0 {
+				r.out.Ending[name] = r.out.Digits[name]
 			}
 		}
 	}

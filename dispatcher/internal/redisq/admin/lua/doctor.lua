@@ -1,8 +1,7 @@
 -- doctor: where a delivery is, and how its message names it, for the scripts that look for faults. It is put between
 -- order and each of them. They trust nothing that they can read themselves: neither counts nor that a named key is
 -- there.
--- needs: common(call, created_at, find, hex, lanes_of, match, now, sets_of, sub), tenant(tenant_shelf),
---   subject(MOST_DIGITS)
+-- needs: common(call, created_at, find, hex, lanes_of, match, now, sets_of, sub), tenant(tenant_shelf)
 --
 -- ARGV[3] count, ARGV[4..] the names of all that may hold leases
 local instance_count = tonumber(ARGV[3])
@@ -87,14 +86,14 @@ local function unowned(lane, id, record)
   return tonumber(call('ZSCORE', SHELF .. shelf, id) or nil) ~= created_at(record)
 end
 
--- unfound reports whether a message is not found by its token, or by its last digits.
+-- unfound reports whether a message is not found by its token, or by its last digits, though their list is whole.
 local function unfound(token, id, digits)
   local text = call('HGET', SUBJECTS, token)
   if text == '*' then return not call('ZSCORE', SUBJECT .. hex(token), id) end
   if not text or not find(' ' .. text .. ' ', ' ' .. id .. ' ', 1, true) then return true end
   if not digits then return false end
   local key = DIGITS .. sub(digits, 2)
-  return not call('LPOS', key, token .. sub(digits, 1, 1)) and call('LLEN', key) < MOST_DIGITS
+  return not call('LPOS', key, token .. sub(digits, 1, 1)) and call('LINDEX', key, 0) ~= ''
 end
 
 -- in_line reports whether a delivery is in a line.

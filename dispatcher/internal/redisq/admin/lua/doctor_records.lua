@@ -1,6 +1,6 @@
 -- doctor_records: find faults in the records of messages, and repair them.
 -- needs: common(body_apart, body_of, call, drop_body, first_write, lanes_of, micros, now, sub),
---   subject(forget_subjects, note_subjects, token_of), finish(before_due, before_weight, hint_weight),
+--   subject(forget_subjects, note_digits, note_subjects, token_of), finish(before_due, before_weight, hint_weight),
 --   doctor(args_from, places_of, readable, unfound)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, 1 if fields of :bodies follow, else 0; ids or fields
@@ -21,7 +21,7 @@ local function mend_digits(token, digits)
   call('LREM', key, 0, element)
   for one in string.gmatch(text, '%S+') do
     local _, has = token_of(call('HGET', MESSAGES, one) or '')
-    if has then call('RPUSH', key, element) end
+    if has then note_digits(token, digits) end
   end
 end
 

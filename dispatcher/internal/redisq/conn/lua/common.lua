@@ -20,7 +20,8 @@
 --                          most 16; * if there are more, all of which are in :subject:<hash>
 --   :subject:<hash>  zset  message ids by ms of acceptance. hash: the 8 bytes in hex
 --   :digits:<three>  list  tokens of :subjects that end with these digits, each with the digit before them behind it: for each
---                          message that came while it had a field of its own in :subjects. The newest 4,096
+--                          message that came while it had a field of its own in :subjects. The newest 4,096: behind an
+--                          empty one, if others were there
 --   :bodies          hash  "<message id> <digest>" -> a body that with its head would be more than 16 KiB
 --   :staged          zset  fields of :bodies whose message is not written yet, by the ms when they were staged
 --   :fan             hash  message id -> "a b -c": its lanes here, - before each that is gone; only for more than one;

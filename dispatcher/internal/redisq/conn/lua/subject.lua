@@ -9,6 +9,9 @@
 -- it. The list :digits:<last three> has an element for each such message that came while its field was no *: the token and the
 -- fourth digit from the end. One list has a few of all tokens, so that to remove an element costs little. An instance of an
 -- older version leaves elements there, which find nothing.
+--
+-- A list that has lost its oldest elements has an empty one in their place. It stays, since nobody counts the messages that
+-- have lost theirs: at most one in each of a thousand lists. Elements stay there until the last message of their token goes.
 local MOST_DIGITS = 4096 -- elements of one list: to remove the last one of them takes 180 us, the first one 1. The newest stay
 
 -- token_of returns the 8 bytes of the token in a record and its last four digits, false if it has none; nil if its message has
@@ -25,6 +28,15 @@ local function token_of(record)
   return sub(record, at + 2, at + 9), byte(record, at + 1) == 12 and sub(record, at + 10, at + 13)
 end
 
+-- note_digits adds a message of a token to the list of its last digits.
+local function note_digits(token, digits)
+  local key = DIGITS .. sub(digits, 2)
+  if sure('RPUSH', key, token .. sub(digits, 1, 1)) > MOST_DIGITS then
+    sure('LPOP', key) -- the empty one, but for the first time
+    sure('LSET', key, 0, '')
+  end
+end
+
 -- note_subjects indexes messages by their tokens: a list of token, id and digits. Known messages stay.
 local function note_subjects(list)
   local MOST, texts, tokens, changed = 16, {}, {}, {}
@@ -39,9 +51,7 @@ local function note_subjects(list)
     local token, id, digits = list[i], list[i + 1], list[i + 2]
     local text, ids = texts[token], nil
     local fresh = not text or text ~= '*' and not find(' ' .. text .. ' ', ' ' .. id .. ' ', 1, true)
-    if fresh and digits and sure('RPUSH', DIGITS .. sub(digits, 2), token .. sub(digits, 1, 1)) > MOST_DIGITS then
-      sure('LPOP', DIGITS .. sub(digits, 2))
-    end
+    if fresh and digits then note_digits(token, digits) end
     if not text then
       texts[token], changed[token] = id, true
     elseif fresh then
@@ -86,7 +96,11 @@ local function forget_subjects(list)
       if from then copies = 1 end
       rest = from and match(sub(' ' .. text, 1, from) .. sub(text .. ' ', to), '^%s*(.-)%s*$') or text
     end
-    if copies and digits then sure('LREM', DIGITS .. sub(digits, 2), copies, token .. sub(digits, 1, 1)) end
+    if copies and digits then
+      local key = DIGITS .. sub(digits, 2)
+      if call('LINDEX', key, 0) == '' then copies = rest == '' and 0 end -- it may be the one of a newer message
+      if copies then sure('LREM', key, copies, token .. sub(digits, 1, 1)) end
+    end
     if rest == '' then
       gone[#gone + 1] = token
       texts[token] = false

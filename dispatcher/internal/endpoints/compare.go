@@ -27,6 +27,8 @@ const (
 	noticeWithin = 10 * time.Minute
 	// versionsCost is the number of commands that read versionsAtOnce versions.
 	versionsCost, versionsAtOnce = 3, 64
+	// everyAtOnce is the number of endpoints that are compared at once after a loss.
+	everyAtOnce = 256
 )
 
 // paused compares the paused lanes, including the disabled and deleted ones, with their
@@ -61,6 +63,42 @@ func (q *repairs) paused(ctx context.Context) error {
 			return errors.Join(errs...)
 		}
 	}
+}
+
+// every compares all endpoints with their lanes' copies. Only the loss of a part of the store needs that:
+// a lane that lost its copy is not among the stopped ones, and without deliveries nothing claims it.
+func (q *repairs) every(ctx context.Context) error {
+	var errs []error
+	for cursor := ""; ; {
+		copies, next, err := q.copies(ctx, cursor)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, q.compare(ctx, copies, creationGrace))
+		if cursor = next; cursor == "" || ctx.Err() != nil {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// copies reads the versions of the limits that the lanes of a page of endpoints have.
+func (q *repairs) copies(ctx context.Context, cursor string) (copies []dispatcher.LaneVersion, next string, err error) {
+	r := q.registry
+	call, cancel := outage.Within(ctx)
+	defer cancel()
+	page, next, err := r.Store.ListEndpoints(call, dispatcher.EndpointFilter{Limit: everyAtOnce, Cursor: cursor})
+	if err != nil {
+		return nil, "", err
+	}
+	lanes := make([]dispatcher.Lane, len(page))
+	for i, e := range page {
+		lanes[i] = e.Lane()
+	}
+	states, err := r.LaneReads.LaneStates(call, lanes)
+	for i, s := range states {
+		copies = append(copies, dispatcher.LaneVersion{Lane: lanes[i], Version: s.Limits.Version})
+	}
+	return copies, next, err
 }
 
 // notifyDisabled publishes the notices of disabled endpoints once more, because the
@@ -175,6 +213,9 @@ func (q *repairs) end(ctx context.Context, id string, end int64) error {
 
 // Suspect requests a comparison, because a change may have stopped half-way.
 func (r *Registry) Suspect() { r.repairs.suspect() }
+
+// SuspectAll requests a comparison of all endpoints, because the store lost data.
+func (r *Registry) SuspectAll() { r.repairs.suspectAll() }
 
 // Compare gives lanes that a trim has read the limits of their endpoints if these are
 // newer. An empty lane is never claimed, so no claim would find that out. Without such

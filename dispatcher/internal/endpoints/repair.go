@@ -44,6 +44,7 @@ type repairs struct {
 	giveUps  map[dispatcher.Lane]giveUp
 	sweeps   []*sweep
 	compares bool                                       // a comparison is requested, and has not begun
+	all      bool                                       // the next one takes all endpoints
 	rests    time.Time                                  // no comparison begins before
 	retries  time.Time                                  // when the last comparison, which failed, is repeated; zero: it worked
 	logged   map[dispatcher.Lane]dispatcher.LaneFailing // lanes that were logged as failing
@@ -69,6 +70,11 @@ func (q *repairs) request(add func()) {
 // suspect requests a comparison.
 func (q *repairs) suspect() {
 	q.request(func() { q.compares = q.registry.Store != nil })
+}
+
+// suspectAll requests a comparison of all endpoints.
+func (q *repairs) suspectAll() {
+	q.request(func() { q.compares, q.all = q.registry.Store != nil, q.registry.Store != nil })
 }
 
 // sweep requests a sweep of a lane. end is the last version of a deleted endpoint, which is
@@ -180,9 +186,17 @@ func (q *repairs) nextComparison() (at time.Time, ok bool) {
 
 // compareAll compares everything that may be half done. One failure does not stop the rest.
 func (q *repairs) compareAll(ctx context.Context) {
+	q.mu.Lock()
+	all := q.all
+	q.all = false
+	q.mu.Unlock()
 	q.spent.Store(0)
 	err := errors.Join(q.paused(ctx), q.deleted(ctx))
-	if q.cost.Store(q.spent.Load()); ctx.Err() != nil {
+	q.cost.Store(q.spent.Load())
+	if all {
+		err = errors.Join(err, q.every(ctx))
+	}
+	if ctx.Err() != nil {
 		return
 	}
 	q.registry.Outages.Report("finish", err)
@@ -190,5 +204,6 @@ func (q *repairs) compareAll(ctx context.Context) {
 	defer q.mu.Unlock()
 	if q.rests = time.Now().Add(compareMin); err != nil {
 		q.retries = time.Now().Add(compareRetry)
+		q.all = q.all || all
 	}
 }

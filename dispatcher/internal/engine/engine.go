@@ -245,8 +245,8 @@ func (e *Engine) emptied(lost *dispatcher.Emptied) {
 		e.log.Info("the data that the store lost were restored or given up")
 		e.endpoints.Cache.Clear() // it may have endpoints that no longer exist
 		e.pollSoon()
-		e.endpoints.Suspect() // lanes may have lost their endpoints
-		e.dead.suspect()      // the names of instances that left are known again
+		e.endpoints.SuspectAll() // lanes may have lost their endpoints, or their limits
+		e.dead.suspect()         // the names of instances that left are known again
 	}
 	e.notify(news)
 }

@@ -41,6 +41,9 @@ func (e *Engine) Matching(ctx context.Context, tenant string) (int, error) {
 // FreePermits is how many permits are free.
 func (e *Engine) FreePermits() int { return e.permits.free() }
 
+// GaveUp tells the engine that data which the store lost were given up.
+func (e *Engine) GaveUp() { e.emptied(nil) }
+
 // TakePermits takes up to n permits away, as others would.
 func (e *Engine) TakePermits(n int) int { return e.permits.try(n) }
 

@@ -13,6 +13,7 @@ import (
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -80,6 +81,35 @@ func TestAChangeOfAnEndpointIsFinishedWithTheTakeoverOfWhoDiedInIt(t *testing.T)
 		r.queue.other("gone", 7)
 		pass(5 * wait.BeatEvery) // much less than the time between two comparisons without a cause
 		require.Equal(t, d.LaneDeleted, r.queue.limitsOf(view.Lane()).Mode)
+		r.stop(t)
+	})
+}
+
+// A lane that waits for nothing is not claimed, so no claim finds out that its limits are gone.
+func TestALaneWhoseLimitsTheStoreLostGetsThemAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestEndpointRig(t, nil)
+		r.start(t)
+		view := r.create(t, func(e *d.Endpoint) { e.MaxInFlight = 7 })
+		pass(5 * wait.BeatEvery)
+		r.queue.HDel("{"+project+":0}"+keys.Limits, string(view.Lane()))
+		fails := true
+		r.store.set(func() {
+			r.store.hook = func(call string) error {
+				if call == "list endpoints" && fails {
+					fails = false
+					return d.ErrUnavailable
+				}
+				return nil
+			}
+		})
+		r.GaveUp()
+		pass(5 * wait.BeatEvery)
+		require.Equal(t, view.Limits(), r.queue.limitsOf(view.Lane()))
+		require.False(t, fails)
+		pass(5 * time.Minute)
+		require.Equal(t, 2, r.store.count("list endpoints"), "not after each poll")
 		r.stop(t)
 	})
 }

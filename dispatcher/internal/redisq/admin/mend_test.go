@@ -216,28 +216,54 @@ func TestAQueryWithoutARightIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
 }
 
-// The scripts of the project's own keys leave no mark: their records are the truth, and the doctor
-// repairs the indexes.
-func TestDoctorCompletesAnEndpointThatWasWrittenWithoutARight(t *testing.T) {
+// The scripts of endpoints and links leave no mark. So they look for the rights that they need before
+// they change anything.
+func TestNoEndpointIsHalfDoneAfterARightWasMissing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	may := func(rules ...any) {
-		t.Helper()
-		require.NoError(t, server.Client.Do(t.Context(), append([]any{"ACL", "SETUSER", "limited"}, rules...)...).Err())
-	}
-	may("reset", "on", ">least", "+@all", "~*", "&*")
+	may := mustLimit(t, server)
 	p := newTestWard(t, limited{server})
 	p.alive("one")
-	e := redisqtest.Endpoint("ep_000000001")
-	may("-zadd")
-	_, err := p.store.CreateEndpoint(t.Context(), e)
-	require.ErrorIs(t, err, dispatcher.ErrUnavailable)
-	may("+zadd")
-	_, found := p.examine(true)
-	require.Equal(t, []string{"index", "limits"}, kinds(found))
-	_, found = p.examine(false)
-	require.Empty(t, found)
-	require.Len(t, p.indexes()["all"], 1)
+	there := redisqtest.Endpoint("ep_000000001")
+	there.UID, there.Tenant = "uid1", "shop"
+	_, err := p.store.CreateEndpoint(t.Context(), there)
+	require.NoError(t, err)
+	_, _, err = p.store.Limit(t.Context(), "one", there.Lane(), there.Limits(), false)
+	require.NoError(t, err)
+	restore := copyOf(t, server)
+	works := map[string]func(ctx context.Context) error{
+		"create": func(ctx context.Context) error {
+			e := redisqtest.Endpoint("ep_000000002")
+			e.UID, e.Tenant = "uid2", "shop"
+			_, err := p.store.CreateEndpoint(ctx, e)
+			return err
+		},
+		"change": func(ctx context.Context) error {
+			e := there.Clone()
+			e.Version++
+			e.Description = "changed"
+			return p.store.ChangeEndpoint(ctx, e)
+		},
+		"delete": func(ctx context.Context) error { _, err := p.store.DeleteEndpoint(ctx, there.ID); return err },
+	}
+	for name, work := range works {
+		missing := 0
+		for _, command := range changing {
+			restore()
+			_, before := p.examine(false)
+			require.Empty(t, before)
+			may("-" + command)
+			err := work(t.Context())
+			may("+" + command)
+			if err == nil {
+				continue
+			}
+			missing++
+			_, found := p.examine(false)
+			require.Empty(t, found, "%s without %s", name, command)
+		}
+		require.Greater(t, missing, 2, name)
+	}
 }
 
 // A message that is kept and was not named to the archive would never come there.

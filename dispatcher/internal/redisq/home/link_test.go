@@ -268,3 +268,25 @@ func kindsOf(names []string) (found []string) {
 	slices.Sort(found)
 	return found
 }
+
+// A link whose token nobody got would count until somebody looked for it.
+func TestNoLinkIsHalfMadeWithoutARight(t *testing.T) {
+	server := redistest.Start(t)
+	may := func(rules ...any) {
+		require.NoError(t, server.Client.Do(t.Context(), append([]any{"ACL", "SETUSER", "limited"}, rules...)...).Err())
+	}
+	may("reset", "on", ">least", "+@all", "~*", "&*")
+	r := newAccessRig(t, limited{server})
+	for _, command := range []string{"-zadd", "-hset", "-del", "-hlen", "-zrevrange", "-zrangebyscore"} {
+		may(command)
+		_, _, err := r.CreateLink(t.Context(), dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
+		may("+" + command[1:])
+		require.ErrorIs(t, err, dispatcher.ErrUnavailable, command)
+		require.Empty(t, server.Client.HGetAll(t.Context(), r.home+":links").Val(), command)
+	}
+}
+
+// limited is a server whose URL is of a user that can lose rights.
+type limited struct{ redistest.Redis }
+
+func (l limited) URL() string { return strings.Replace(l.Redis.URL(), "://", "://limited:least@", 1) }

@@ -1,5 +1,5 @@
 -- endpoint_change: store an endpoint whose version is above the stored one. It is put behind endpoint_common.
--- needs: endpoint_common(ENDPOINTS, PUBLIC, call, sealed_by, tag, tally)
+-- needs: endpoint_common(ENDPOINTS, PUBLIC, call, sealed_by, tally, try_add, try_remove)
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
@@ -28,7 +28,8 @@ if readable and type(was) == 'table' and ((was.uid or '') ~= uid or (was.tenant 
   return { 'other' }
 end
 
-call('DEL', tag) -- a removal first: an endpoint can be paused or disabled also when memory is full
+try_remove() -- a removal first: an endpoint can be paused or disabled also when memory is full
+try_add()
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
 if sealed_by(stored) ~= sealed_by(record) then
   tally(sealed_by(stored), -1)

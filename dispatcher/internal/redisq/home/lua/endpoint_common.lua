@@ -21,6 +21,15 @@ local ENDPOINTS, UIDS, TENANT, ALL, PUBLIC, GONE, SEALED = tag .. ':endpoints', 
 local function sealed_by(record) return string.match(record, ',"mac":"mac1%.(%x+)%.[^"]*"}$') or '-' end
 -- tally counts the endpoint. If a hand-written key can't be counted, nothing else changes: doctor counts again.
 local function tally(key, n)
-  local sum = redis.pcall('HINCRBY', SEALED, key, n)
-  if type(sum) == 'number' and sum <= 0 then redis.pcall('HDEL', SEALED, key) end
+  local sum = redis.pcall('HGET', SEALED, key)
+  if type(sum) == 'table' then return end
+  sum = (tonumber(sum or 0) or 0) + n
+  if sum > 0 then redis.pcall('HSET', SEALED, key, string.format('%.0f', sum)) else redis.pcall('HDEL', SEALED, key) end
+end
+-- Redis rolls nothing back. So a script that changes several keys first makes a call of each kind that needs a right, at
+-- tag, where nothing is: if the right is missing, nothing was changed. HSET can't be tried so, and is the first change.
+local function try_add() call('ZADD', tag, 'XX', 0, '-') end
+local function try_remove()
+  call('ZREM', tag, '-')
+  call('HDEL', tag, '-')
 end

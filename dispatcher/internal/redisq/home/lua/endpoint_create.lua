@@ -1,7 +1,7 @@
 -- endpoint_create: store a new endpoint, so that it is found by its id, its uid, its tenant and its time. It begins
 -- with no removal: Redis refuses it when memory is full, and nothing was changed then. It is put behind
 -- endpoint_common.
--- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
+-- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally, try_add)
 --
 -- KEYS[1] tag      {<project>}, never exists
 -- ARGV[1] id
@@ -40,6 +40,7 @@ if ARGV[11] == '1' then
   return { 'ok' }
 end
 
+try_add()
 call('HSET', ENDPOINTS, id, version .. ' ' .. record)
 tally(sealed_by(record), 1)
 if uid ~= '' then

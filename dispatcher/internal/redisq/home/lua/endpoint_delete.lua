@@ -1,6 +1,6 @@
 -- endpoint_delete: delete an endpoint of any version, and note that until its lane is empty. It is put behind
 -- endpoint_common.
--- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally)
+-- needs: endpoint_common(ALL, ENDPOINTS, GONE, PUBLIC, TENANT, UIDS, call, sealed_by, tally, try_remove)
 --
 -- KEYS[1] tag     {<project>}, never exists
 -- ARGV[1] id
@@ -22,9 +22,10 @@ end
 local uid, tenant = text('uid'), text('tenant')
 local version = string.format('%.0f', (tonumber(string.match(stored, '^(%d+) ') or 0) or 0) + 1)
 
+try_remove()
+call('HSET', GONE, id, version)
 call('HDEL', ENDPOINTS, id)
 tally(sealed_by(stored), -1)
-call('HSET', GONE, id, version)
 call('ZREM', ALL, id)
 call('ZREM', PUBLIC, id)
 call('ZREM', TENANT .. tenant, id)

@@ -10,6 +10,7 @@
 -- returns 1; nothing: there are too many
 local id, created, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 call('DEL', tag)
+call('ZADD', tag, 'XX', 0, id) -- nothing is there: a right that is missing must fail before the first change
 for _, old in ipairs(call('ZRANGEBYSCORE', LAPSE, '-inf', num(now), 'LIMIT', 0, tonumber(ARGV[5]))) do remove(old) end
 if call('HLEN', LINKS) >= most then return {} end
 

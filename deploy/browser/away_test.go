@@ -3,6 +3,8 @@ package browser_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +67,34 @@ func TestAnOpenPageSaysWhatIsAwayAndGoesOn(t *testing.T) {
 	}
 	browsertest.JS[bool](b, `live.at -= 11000, lamp(), true`)
 	require.Equal(t, "old", browsertest.JS[string](b, `document.getElementById("live").dataset.state`), "nothing older than ten seconds is live")
+}
+
+// A server that hangs, and a browser without a network: what is shown stays, says how old it is and that the server is not
+// reached, never Redis, and goes on by itself.
+func TestTheLampIsTheAgeOfTheLastResponse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.tab(t)
+	b.Allow("ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED")
+	signal := func(s syscall.Signal) func() { return func() { require.NoError(t, w.Signal(s)) } }
+	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
+		screen()
+		b.Open(w.page("/console/"))
+		b.WaitFor("Live")
+		for _, trouble := range []struct{ break_, up func() }{
+			{signal(syscall.SIGSTOP), signal(syscall.SIGCONT)},
+			{func() { b.Offline(true) }, func() { b.Offline(false) }},
+		} {
+			trouble.break_()
+			b.Wait("it is not live", `document.getElementById("live").dataset.state === "away"`)
+			lamp := b.JSText(`document.getElementById("live").innerText`)
+			require.Regexp(t, `^As of \d\d:\d\d:\d\d [^:]*: the server is not reached$`, strings.TrimSpace(lamp))
+			require.True(t, b.Has("heading", "Now"), "what was shown stays")
+			trouble.up()
+			b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
+			b.WaitGone("the server is not reached")
+		}
+	}
 }
 
 // A store that is slow, but there, empties no page, and is never said to take no message.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -220,5 +221,44 @@ func TestAMerchantLearnsWhyItsSignatureFails(t *testing.T) {
 	require.NoError(t, err)
 	for _, entry := range audit.Data {
 		require.NotEqual(t, "secret.read", entry.What)
+	}
+}
+
+// Each genuine mistake of receivers is named to the operator, too, at a desk and on a phone. Neither a secret nor what was
+// typed is in a URL, in the log or in the audit.
+func TestEachMistakeWithASignatureIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "LADDER=2h", "QUICK_RETRIES=0", "LOG_LEVEL=debug")
+	secret := signer.NewSecret()
+	shop := w.endpoint(wire.Endpoint{UID: "shop", URL: w.at("fail/shop"), Secret: secret.Reveal()})
+	w.publish(wire.Message{ID: "order_0", Endpoint: shop, RawBody: new(kit.MistakenBody), ContentType: "application/json"})
+	w.until("order_0", "retrying")
+	view, err := w.Message(t.Context(), "order_0")
+	require.NoError(t, err)
+	mistakes := kit.SignatureMistakes(secret.Reveal(), "order_0", view.Deliveries[0].History[0].At.Time)
+	b := w.tab(t)
+	b.Open(w.page("/console/messages/order_0"))
+	b.Click("link", "Why does my signature fail?")
+	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
+		screen()
+		for name, m := range mistakes {
+			browsertest.JS[bool](b, "window.asked = true")
+			b.Fill("textbox", "Signature that your code computed", m.Computed)
+			b.Click("button", "Check")
+			b.Wait(name+" is answered", `!window.asked && !!document.querySelector("#findings")`)
+			require.Equal(t, 1, browsertest.JS[int](b, fmt.Sprintf(`document.querySelectorAll('[data-cause="%s"]').length`, m.Cause)), name)
+			require.NotContains(t, b.URL(), "computed", name)
+			require.NotContains(t, browsertest.JS[string](b, "document.documentElement.outerHTML"), m.Computed, "what was typed is not shown again")
+		}
+		require.Empty(t, b.Sideways())
+		require.Empty(t, b.Axe())
+	}
+	audit, err := w.Audit(t.Context(), client.AuditFilter{})
+	require.NoError(t, err)
+	kept := fmt.Sprint(audit.Data) + w.Output.String()
+	require.Contains(t, kept, "order_0", "it is the log")
+	require.NotContains(t, kept, secret.Reveal())
+	for name, m := range mistakes {
+		require.NotContains(t, kept, m.Computed, name)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/browser/browsertest"
+	"github.com/hookladder/hookladder/deploy/kit"
+	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // idOf finds the parts of a path that name one of many.
@@ -100,4 +102,56 @@ func TestEveryPageIsReadWithoutScripts(t *testing.T) {
 		require.Empty(t, b.Problems(), path)
 		require.Empty(t, b.Sideways(), path)
 	})
+}
+
+// emptyLists are the links of a page to lists and previews that have nothing, though the link has a number, or that do not say
+// what they looked for.
+const emptyLists = `(async () => {
+	const wrong = [], links = new Map();
+	for (const a of document.querySelectorAll("a[href]:not([download])")) {
+		const to = new URL(a.href);
+		if (to.origin === location.origin && /^\/(console|link)\/(deliveries|dead|failing|endpoints|tail|lanes|audit|jobs|jobs\/new)$/.test(to.pathname)) links.set(to.pathname + to.search, a.textContent);
+	}
+	for (const [to, text] of links) {
+		const answer = await fetch(to), main = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+		const rows = main.querySelectorAll("tbody tr").length, says = main.textContent, promised = Number((text.match(/\d[\d,]*/) || ["0"])[0].replaceAll(",", ""));
+		const goesOn = says.includes("The list goes on.");
+		if (!answer.ok) wrong.push(answer.status + " " + to);
+		else if (to.includes("/jobs/new")) { if (/\b0 deliveries|nothing to do/.test(says)) wrong.push("nothing to do: " + to); }
+		else if (rows === 0 && promised > 0 && !goesOn) wrong.push(promised + " promised: " + to);
+		else if (rows === 0 && !main.querySelector(".empty")) wrong.push("no sentence: " + to);
+	}
+	return wrong.concat(links.size ? [] : ["no link"]).join("\n");
+})()`
+
+// In an outage no link of a page leads to a list with nothing in it, or to nothing to do.
+func TestNoLinkOfANightLeadsToNothing(t *testing.T) {
+	t.Parallel()
+	port, err := kit.FreePort()
+	require.NoError(t, err)
+	w := newNight(t, night{tenants: 12, broken: 9, waiting: 90, dead: 18}, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port))
+	link, err := w.CreateLink(t.Context(), wire.LinkRequest{Tenant: "tenant-0", Manage: true})
+	require.NoError(t, err)
+	b := w.tab(t)
+	w.signIn(b, adminKey)
+	id := func(uid string) string {
+		e, err := w.Endpoint(t.Context(), uid)
+		require.NoError(t, err)
+		return e.ID
+	}
+	broken := id("tenant-0:stock")
+	for _, page := range []string{
+		"", "failing", "endpoints", "endpoints?state=open", "endpoints/" + broken, "endpoints/" + id("tenant-2:stock"), "endpoints/" + id("tenant-0:orders"),
+		"deliveries", "deliveries?tenant=tenant-0", "deliveries?destination=" + broken, "dead", "lanes", "jobs", "system", "messages/waits_0", "messages/dead_0",
+	} {
+		b.Open(w.page("/console/" + page))
+		require.Empty(t, b.JSText(emptyLists), page)
+	}
+	b.Open(link.URL)
+	b.Click("button", "Open")
+	b.WaitHas("heading", "Overview")
+	for _, page := range []string{"", "deliveries", "endpoints", "endpoints/" + broken, "messages/waits_0", "messages/dead_0"} {
+		b.Open(w.page("/link/" + page))
+		require.Empty(t, b.JSText(emptyLists), page)
+	}
 }

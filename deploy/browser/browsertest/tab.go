@@ -283,6 +283,19 @@ func (b *Tab) Zone(name string) {
 	}))
 }
 
+// Offline cuts the tab off from the network, or connects it again.
+func (b *Tab) Offline(offline bool) {
+	b.t.Helper()
+	rules := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{}}
+	if offline {
+		rules.MatchedNetworkConditions = append(rules.MatchedNetworkConditions, &network.Conditions{Offline: true, DownloadThroughput: -1, UploadThroughput: -1})
+	}
+	b.do("set the network", chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, network.EmulateNetworkConditionsByRule, rules)
+		return err
+	}))
+}
+
 // NoScript turns off scripts for pages that are opened from now on.
 func (b *Tab) NoScript() {
 	b.t.Helper()

@@ -3,10 +3,9 @@ package console_test
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // a mistake of receivers
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 	"github.com/hookladder/hookladder/signer"
@@ -24,7 +24,7 @@ import (
 const (
 	signedSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	signedKey    = "0123456789abcdef0123456789abcdef"
-	signedBody   = `{"order":17,"note":"5 € <paid>","path":"a/b","total":10.50,"by":{"b":1,"a":2}}`
+	signedBody   = kit.MistakenBody
 )
 
 var attemptAt = time.Date(2026, 1, 31, 11, 0, 0, 100e6, time.UTC)
@@ -71,35 +71,20 @@ func TestWhatAReceiversCodeDoesWithASignatureIsNamed(t *testing.T) {
 	ask := newSignatureTest(t)
 	second := strconv.FormatInt(attemptAt.Unix(), 10)
 	earlier := strconv.FormatInt(attemptAt.Unix()-1, 10) // the clock of the history was read later
-	of := func(body string) string { return "order_17." + second + "." + body }
 	b64 := base64.StdEncoding.EncodeToString
-	sha1Of := hmac.New(sha1.New, []byte(signedKey))
-	sha1Of.Write([]byte(of(signedBody)))
-	right := b64(hmacOf(signedKey, of(signedBody)))
-	for name, c := range map[string]struct{ computed, cause string }{
-		"it is right":                           {"v1," + right, "comparison"},
-		"it is right, without its version":      {right, "comparison"},
-		"it is right, a second earlier":         {b64(hmacOf(signedKey, "order_17."+earlier+"."+signedBody)), "comparison"},
-		"the secret's text is the key":          {b64(hmacOf(signedSecret, of(signedBody))), "key"},
-		"the base64 behind whsec_ is the key":   {b64(hmacOf(signedSecret[6:], of(signedBody))), "key"},
-		"the secret has an end of line":         {b64(hmacOf(signedSecret+"\n", of(signedBody))), "key"},
-		"it is hex":                             {hex.EncodeToString(hmacOf(signedKey, of(signedBody))), "encoding"},
-		"it is base64 of hex":                   {b64([]byte(hex.EncodeToString(hmacOf(signedKey, of(signedBody))))), "encoding"},
-		"the body alone is signed":              {b64(hmacOf(signedKey, signedBody)), "content"},
-		"the id is left out":                    {b64(hmacOf(signedKey, second+"."+signedBody)), "content"},
-		"the time is in milliseconds":           {b64(hmacOf(signedKey, "order_17."+second+"000."+signedBody)), "content"},
-		"the JSON is written anew by Python":    {b64(hmacOf(signedKey, of(strings.NewReplacer(`":`, `": `, `,"`, `, "`, "€", `\u20ac`).Replace(signedBody)))), "body"},
-		"the JSON is written anew by PHP":       {b64(hmacOf(signedKey, of(strings.NewReplacer("€", `\u20ac`, "a/b", `a\/b`).Replace(signedBody)))), "body"},
-		"the body was read before":              {b64(hmacOf(signedKey, of(""))), "body"},
-		"it is SHA-1":                           {b64(sha1Of.Sum(nil)), "hash"},
-		"it is of another secret":               {b64(hmacOf("another", of(signedBody))), "other_secret"},
-		"it is no signature":                    {"oops", "signature_malformed"},
-		"the key and the encoding are mistaken": {hex.EncodeToString(hmacOf(signedSecret, of(signedBody))), "key"},
-	} {
-		page := ask(post("/console/messages/order_17/signature", url.Values{"to": {"ep_1"}, "computed": {c.computed}}))
-		require.Contains(t, page, `data-cause="`+c.cause+`"`, name)
-		require.Equal(t, c.cause == "comparison", strings.Contains(page, "Your code&#39;s value is right") || strings.Contains(page, "Your code's value is right"), name)
-		require.NotContains(t, page, c.computed+`"`, "what was typed is not shown again")
+	right := b64(hmacOf(signedKey, "order_17."+second+"."+signedBody))
+	computed := kit.SignatureMistakes(signedSecret, "order_17", attemptAt)
+	maps.Copy(computed, map[string]kit.Mistake{
+		"it is right":                      {Computed: "v1," + right, Cause: "comparison"},
+		"it is right, without its version": {Computed: right, Cause: "comparison"},
+		"it is right, a second earlier":    {Computed: b64(hmacOf(signedKey, "order_17."+earlier+"."+signedBody)), Cause: "comparison"},
+		"it is no signature":               {Computed: "oops", Cause: "signature_malformed"},
+	})
+	for name, c := range computed {
+		page := ask(post("/console/messages/order_17/signature", url.Values{"to": {"ep_1"}, "computed": {c.Computed}}))
+		require.Contains(t, page, `data-cause="`+c.Cause+`"`, name)
+		require.Equal(t, c.Cause == "comparison", strings.Contains(page, "Your code&#39;s value is right") || strings.Contains(page, "Your code's value is right"), name)
+		require.NotContains(t, page, c.Computed+`"`, "what was typed is not shown again")
 	}
 }
 

@@ -220,9 +220,9 @@ func TestARowIsOneLineThatBeginsWithTheOrder(t *testing.T) {
 	_, err := w.PublishBatch(t.Context(), all)
 	require.NoError(t, err)
 	b := w.tab(t)
-	// whole counts the rows that are on the screen as a whole, and cut the orders that are not.
+	// whole counts the rows that are on the screen as a whole, and cut the texts of orders and of what happened that are not.
 	const whole = `[...document.querySelectorAll("tbody tr")].filter((r) => r.getBoundingClientRect().bottom <= innerHeight).length`
-	const cut = `[...document.querySelectorAll(".order")].filter((a) => a.scrollWidth > a.clientWidth).length`
+	const cut = `[...document.querySelectorAll(".order, .story .clip, th.story")].filter((a) => a.scrollWidth > a.clientWidth).length`
 	for _, screen := range []struct {
 		size func()
 		rows int

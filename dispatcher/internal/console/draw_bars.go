@@ -121,6 +121,9 @@ func Stack(parts ...StackPart) template.HTML {
 			seen++
 		}
 	}
+	if total == 0 {
+		return ""
+	}
 	var b strings.Builder
 	b.WriteString(`<svg class="stack-bar" width="100%" height="10" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">`)
 	room, x := width-gap*float64(max(seen-1, 0))-least*float64(seen), 0.0

@@ -101,6 +101,7 @@ func TestAStackShowsWhatIsThereAtAll(t *testing.T) {
 	mustBeSVG(t, got)
 	require.Nil(t, columns(got, "f-ready"))
 	require.Equal(t, []string{"994", "0", "6", "10"}, columns(got, "f-retrying")[0])
+	require.Empty(t, console.Stack(console.StackPart{Class: "ready"}), "no room for nothing")
 	require.Contains(t, string(console.Stack(console.StackPart{Class: `"><script>`, N: 1})), "&lt;script&gt;")
 }
 

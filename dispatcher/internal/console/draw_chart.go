@@ -29,15 +29,31 @@ func steps(length time.Duration) (each, grid time.Duration) {
 // chartHeight is the height of the plot, in pixels and units.
 const chartHeight = 200.0
 
+// flat is how many times the others accepted messages may be before they get an axis of their
+// own, because the others would be lines at the bottom.
+const flat = 4
+
 // Chart draws the rates of accepted, delivered and failed messages in the time before
-// until. A script reads the values from data-points and shows them at the pointer. A screen
+// until. Far more accepted ones have their own axis, at the right. A script reads the values from data-points and shows them at the pointer. A screen
 // reader gets a sentence.
 func Chart(minutes []dispatcher.Minute, until time.Time, length time.Duration) template.HTML {
 	each, grid := steps(length)
 	list := points(minutes, until, length, each)
-	top, line := scale(list)
+	most, most2 := 0.0, 0.0
+	for _, p := range list {
+		most, most2 = max(most, p.delivered, p.failed), max(most2, p.accepted)
+	}
+	apart := most > 0 && most2 > flat*most
+	if !apart {
+		most = max(most, most2)
+	}
+	top, line := scale(most)
+	top2, class := top, "chart"
+	if apart {
+		top2, class = round(most2*line/top)*top/line, "chart two"
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<div class="chart" data-from="%d" data-step="%d" data-points="`, until.Add(-length).UnixMilli(), each.Milliseconds())
+	fmt.Fprintf(&b, `<div class="%s" data-from="%d" data-step="%d" data-points="`, class, until.Add(-length).UnixMilli(), each.Milliseconds())
 	for i, p := range list {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -53,7 +69,7 @@ func Chart(minutes []dispatcher.Minute, until time.Time, length time.Duration) t
 	for y := 0.0; y <= top*1.001; y += line {
 		fmt.Fprintf(&b, `<path class="c-grid" d="M0 %sh1000"/>`, number(at(y, top)))
 	}
-	curve(&b, "c-accepted", list, top, func(p point) float64 { return p.accepted })
+	curve(&b, "c-accepted", list, top2, func(p point) float64 { return p.accepted })
 	curve(&b, "c-delivered", list, top, func(p point) float64 { return p.delivered })
 	curve(&b, "c-failed", list, top, func(p point) float64 { return p.failed })
 	b.WriteString(`</svg><line class="c-cursor" visibility="hidden" y1="4" y2="204"/>`)
@@ -63,7 +79,15 @@ func Chart(minutes []dispatcher.Minute, until time.Time, length time.Duration) t
 			fmt.Fprintf(&b, `<text x="%s%%" y="221" text-anchor="middle">%s</text>`, number(share), chartClock(t, length > 24*time.Hour))
 		}
 	}
-	b.WriteString("</svg></div>")
+	b.WriteString("</svg>")
+	if apart {
+		b.WriteString(`<svg class="chart-y right" width="44" height="224" aria-hidden="true">`)
+		for y := 0.0; y <= top*1.001; y += line {
+			fmt.Fprintf(&b, `<text x="6" y="%s">%s</text>`, number(at(y, top)+8), label(y*top2/top))
+		}
+		b.WriteString(`</svg><p class="hint">What was accepted is drawn by the axis at the right.</p>`)
+	}
+	b.WriteString("</div>")
 	return svg(&b)
 }
 
@@ -83,13 +107,9 @@ func points(minutes []dispatcher.Minute, until time.Time, length, each time.Dura
 	return list
 }
 
-// scale returns the top of the axis and the distance of its lines: three to five lines with
-// round numbers.
-func scale(list []point) (top, line float64) {
-	most := 0.0
-	for _, p := range list {
-		most = max(most, p.accepted, p.delivered, p.failed)
-	}
+// scale returns the top of an axis for values up to most and the distance of its lines: three to
+// five lines with round numbers.
+func scale(most float64) (top, line float64) {
 	if most == 0 {
 		return 1, 0.5
 	}
@@ -101,6 +121,17 @@ func scale(list []point) (top, line float64) {
 		}
 	}
 	return math.Ceil(most/line-1e-9) * line, line
+}
+
+// round returns the least round number that is not less than x.
+func round(x float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, part := range []float64{1, 2, 2.5, 5} {
+		if x <= power*part*(1+1e-9) {
+			return power * part
+		}
+	}
+	return 10 * power
 }
 
 // at returns the y coordinate of a value.

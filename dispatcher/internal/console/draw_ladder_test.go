@@ -74,6 +74,27 @@ func TestTheAxisHasRoundNumbers(t *testing.T) {
 	}
 }
 
+// Far more accepted messages do not press the others flat: they have an axis of their own, with the same lines.
+func TestWhatIsAcceptedHasItsOwnAxisWhereItIsFarMore(t *testing.T) {
+	for accepted, want := range map[int64][]string{240: nil, 241: {"0", "2.5", "5"}, 6000: {"0", "50", "100"}} {
+		got := string(console.Chart([]dispatcher.Minute{minute(time.Minute, accepted, 60, 55)}, chartNoon, 3*time.Hour))
+		mustBeSVG(t, got)
+		require.Equal(t, want != nil, strings.Contains(got, "by the axis at the right"), accepted)
+		if want == nil {
+			require.Contains(t, between(got, `class="c-accepted" d="`, `"`), "L997.2 0", "its top is that of all")
+			continue
+		}
+		require.Contains(t, between(got, `class="c-delivered" d="`, `"`), "L997.2 0", "the others have their own top")
+		var labels []string
+		for part := range strings.SplitSeq(between(got, `class="chart-y right"`, `</svg>`), `<text x="6"`) {
+			if text := between(part, ">", "</text>"); strings.HasPrefix(part, " y=") {
+				labels = append(labels, text)
+			}
+		}
+		require.Equal(t, want, labels, accepted)
+	}
+}
+
 func between(text, from, to string) string {
 	_, rest, _ := strings.Cut(text, from)
 	part, _, _ := strings.Cut(rest, to)

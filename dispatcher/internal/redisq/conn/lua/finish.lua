@@ -140,7 +140,7 @@ local function finish()
     if earlier or lighter then hints[1] = num(due) .. ' ' .. w .. ' ' .. by end
     if #sums.takeable > 0 then hints[#hints + 1] = 'q ' .. table.concat(sums.takeable, ' ') end
     local project, n = string.match(tag, '^{(.+):(%d+)}$')
-    local id = string.match(ARGV[2], '%x+$')
+    local id = string.match(ARGV[2], '^.* (%x+)$') -- without an anchor in front, each digit of the key would be tried as its begin
     for _, hint in ipairs(hints) do
       call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. hint)
     end

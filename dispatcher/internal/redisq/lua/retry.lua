@@ -1,7 +1,7 @@
 -- retry: make deliveries ready at once. An attempt of one that waits for its time does not count on its ladder. One
 -- that has ended starts a new ladder. One in flight is left alone.
 -- needs: common(at_now, call, created_at, expires_at, first_write, floor, format, kept_record, lane_of,
---   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(DEFAULTS),
+--   marked_delivered, match, now, num, split, sure, tag), tenant(origin_and_tenant), limits(limits_of),
 --   lane_state(all_paused, lanes, load_lanes), progress(job_of_progress, parse_progress, progress_text, sending_job,
 --   waiting_status, with_beside, with_job, with_success, without_snoozes), sums(count, count_dead, log_line, sums),
 --   finish(finish), ends(count_job_ends, ends_with_lane), order(join_line, line_of, push_ready, set_ahead_of),
@@ -119,7 +119,7 @@ end
 
 -- uncut takes away the cut of a lane that was given up, as its resume does: somebody asks for an attempt there again.
 local function uncut(l)
-  l.limits = DEFAULTS.none
+  l.limits = limits_of('', nil)
   l.place = true
   sure('HDEL', LIMITS, l.name)
   sure('HDEL', HELD, l.name)

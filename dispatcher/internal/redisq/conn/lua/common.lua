@@ -150,9 +150,11 @@ local now = floor(micros / 1000)           -- deliveries with this time are due
 local ceil_now = math.ceil(micros / 1000)      -- waits begin here, so that no attempt is early
 local at_now = format('%d', now)           -- now as a score, because Redis formats each number in a command again, which is the dearest part of it
 local max_window, permits, all_permits, breaker_threshold, first_wait, most_waiting, silent =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) %x+ %x+$')
-max_window, permits, all_permits, breaker_threshold = tonumber(max_window), tonumber(permits), tonumber(all_permits), tonumber(breaker_threshold)
-first_wait, most_waiting = tonumber(first_wait), tonumber(most_waiting)
+  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]) ')
+if max_window then -- the probe of a store has no settings
+  max_window, permits, all_permits = max_window + 0, permits + 0, all_permits + 0 -- tonumber would read each text twice
+  breaker_threshold, first_wait, most_waiting = breaker_threshold + 0, first_wait + 0, most_waiting + 0
+end
 
 -- first_write comes before the first change. Redis refuses a script at its first write if memory is full or the disk is, so
 -- that one must be a command which needs no memory and changes nothing: a mark stays until 2100. It also tells whether the
@@ -232,7 +234,7 @@ local function stamp(record, at)
 end
 local function created_at(record) return stamp(record, 17) end
 local function deliver_at(record) return stamp(record, 23) end
-local NO_KEY = string.rep('\0', 8)
+local NO_KEY = '\0\0\0\0\0\0\0\0'
 local function key_of(record) return #record < HEAD and NO_KEY or sub(record, 35, 42) end
 local function hex(key) return format('%02x%02x%02x%02x%02x%02x%02x%02x', string.byte(key, 1, 8)) end
 
@@ -244,7 +246,7 @@ local function sets_of(l, record)
   return sets
 end
 
-local NEVER = string.rep('\0', 6)
+local NEVER = '\0\0\0\0\0\0'
 local function expires_at(record) return sub(record, 29, 34) == NEVER and 0 or stamp(record, 29) end
 local function only_lane(record) return #record < HEAD and '' or sub(record, 44, 43 + string.byte(record, HEAD)) end
 

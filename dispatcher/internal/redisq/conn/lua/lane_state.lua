@@ -15,14 +15,24 @@ local FRESH = { slow = UNKNOWN, rest = '0 0 0 0 0', more = ' 0 0', fails = 0, op
 local function parse_lane(text)
   local s = parsed_lanes[text]
   if not s then
-    local w, rest, f, o, u, t, k, c, more, since = match(text, '^(%d+) ((%d+) (%d+) (%d+) (%d+) (%d+)) (%d+)( (%d+) %d+.*)$')
     s = FRESH
+    local width, class = match(text, '^(%d+) 0 0 0 0 0 (%d) 0 0$') -- of most lanes: all is well, and no rate and no key
+    if width then
+      s = {
+        window = width + 0, slow = class + 0, rest = '0 0 0 0 0', more = ' 0 0',
+        fails = 0, opened = 0, till = 0, tat = 0, keys = 0, failing = 0, egress = 0, wait = 0,
+      }
+      if s.window < 1 or s.slow > WORST or s.window >= SANE then s = FRESH end
+      parsed_lanes[text] = s
+      return s
+    end
+    local w, rest, f, o, u, t, k, c, more, since = match(text, '^(%d+) ((%d+) (%d+) (%d+) (%d+) (%d+)) (%d+)( (%d+) %d+.*)$')
     if more then
       local away, wait
       if find(more, 'e', 1, true) then away, wait = match(more, ' e(%d+)-(%d+)$') end
       s = {
-        window = tonumber(w), slow = tonumber(c), rest = rest, more = more,
-        fails = tonumber(f), opened = tonumber(o), till = tonumber(u), tat = tonumber(t), keys = tonumber(k), failing = tonumber(since),
+        window = w + 0, slow = c + 0, rest = rest, more = more,
+        fails = f + 0, opened = o + 0, till = u + 0, tat = t + 0, keys = k + 0, failing = since + 0,
         egress = tonumber(away) or 0, wait = tonumber(wait) or 0,
       }
       if s.window < 1 or s.slow > WORST or math.max(s.window, s.fails, s.opened, s.till, s.tat, s.keys, s.failing, s.egress, s.wait) >= SANE then s = FRESH end
@@ -106,7 +116,7 @@ end
 local function parse_in(text)
   local flying, waiting = match(text, '^(%d+) (%d+)$')
   if not flying or #text >= 20 then return 0, 0 end
-  return tonumber(flying), tonumber(waiting)
+  return flying + 0, waiting + 0
 end
 
 local function read_lanes(names)

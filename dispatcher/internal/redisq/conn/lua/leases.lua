@@ -5,7 +5,7 @@
 -- force_table makes Redis store a hash of lanes as a table, which finds a field at once. Redis stores up to 512 short texts as
 -- a list and walks it in each query; most stores have no more lanes. A long text makes the hash a table until it is deleted.
 -- The hash must have a field already, because it would be deleted with the long field otherwise.
-local LONG_FIELD = string.rep(' ', 65)
+local LONG_FIELD = '                                                                 '
 local function force_table(hash) -- rare
   call('HSET', hash, ' ', LONG_FIELD)
   call('HDEL', hash, ' ')

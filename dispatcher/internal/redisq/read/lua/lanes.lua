@@ -1,5 +1,5 @@
 -- lanes: read lanes, those named or a page of all that are known, the last made first.
--- needs: common(call, find, match, micros, now, num, sub), limits(DEFAULTS, pauses_all), lane_state(lanes, load_lanes),
+-- needs: common(call, find, match, micros, now, num, sub), limits(pauses_all), lane_state(lanes, load_lanes),
 --   slots(slots), finish(before_due, before_weight, hint_weight), read(args_from, page_start, pause_reason, safely)
 --
 -- ARGV[..] after the arguments of read: most (0: the named lanes), score and name of the last one before (empty: from the start), lanes
@@ -46,7 +46,7 @@ for i, name in ipairs(names) do
   local token = l.limits.interval > 0 and s.tat > micros and s.tat or 0
   for _, value in ipairs({
     name, call('ZSCORE', KNOWN, name) or '0', l.flying, l.waiting, slots(l), s.fails, s.opened, num(s.till), num(token),
-    l.limits ~= DEFAULTS.none and l.limits ~= DEFAULTS.taken and l.limits ~= DEFAULTS.lost and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
+    not l.limits.default and call('HGET', LIMITS, name) or '', call('HGET', NAMES, name) or '',
     held_as(name, l.limits.held), (l.limits.held == '?' and l.waiting > 0 or s.opened == 0 and s.till > now) and pause_reason(l) or '', num(s.failing),
     failure and message or '', failure or '', l.waiting > 0 and safely('LLEN', READY .. name) or 0,
   }) do

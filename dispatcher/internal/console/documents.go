@@ -242,16 +242,26 @@ const searchesAtOnce = 1
 
 var errBusy = errors.New("too many searches")
 
-// search serves GET /docs/search, in turns by caller.
+// search serves GET /docs/search.
 func (s *documentServer) search(w http.ResponseWriter, r *http.Request) {
-	_, leave, err := s.turns.Enter(callers.With(r.Context(), callers.Address(callers.AddressOf(r))))
+	query := r.URL.Query().Get("q")
+	found, err := s.find(r, query)
 	if err != nil {
 		s.busy(w, r, "Too many searches wait. Try again in a moment.")
 		return
 	}
+	s.write(w, r, http.StatusOK, view{Title: "Search", Search: true, Query: query, Found: found})
+}
+
+// find searches in the turn of its caller. The turn ends before the response, because a caller may
+// read that slowly.
+func (s *documentServer) find(r *http.Request, query string) ([]hit, error) {
+	_, leave, err := s.turns.Enter(callers.With(r.Context(), callers.Address(callers.AddressOf(r))))
+	if err != nil {
+		return nil, err
+	}
 	defer leave()
-	query := r.URL.Query().Get("q")
-	s.write(w, r, http.StatusOK, view{Title: "Search", Search: true, Query: query, Found: s.library.find(query)})
+	return s.library.find(query), nil
 }
 
 // busy serves a caller that has its share.

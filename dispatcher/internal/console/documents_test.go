@@ -2,15 +2,19 @@ package console_test
 
 import (
 	"html"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +27,11 @@ var lookOf = map[string][]byte{"console.css": []byte("body{}"), "theme.js": []by
 
 // newTestDocs serves the documents. Changes replace files, and add new ones.
 func newTestDocs(t testing.TB, public string, changes map[string]string) http.Handler {
+	t.Helper()
+	return console.NewDocuments(docsOptions(t, public, changes))
+}
+
+func docsOptions(t testing.TB, public string, changes map[string]string) console.DocumentOptions {
 	t.Helper()
 	own := fstest.MapFS{}
 	require.NoError(t, fs.WalkDir(deploy.Documents, ".", func(name string, d fs.DirEntry, err error) error {
@@ -42,7 +51,7 @@ func newTestDocs(t testing.TB, public string, changes map[string]string) http.Ha
 		require.NoError(t, err)
 		o.PublicURL = u
 	}
-	return console.NewDocuments(o)
+	return o
 }
 
 // ask sends a request. Header is a list of names and values.
@@ -185,6 +194,69 @@ func TestASearchMarksAndListsABoundedNumberOfWords(t *testing.T) {
 		}
 	}
 	require.NotContains(t, ask(h, "GET", "/docs/search?q=e").Body.String(), "<mark>", "a letter is in every section")
+}
+
+// unread is the response to a caller that does not read it.
+type unread struct {
+	http.ResponseWriter
+	gone chan struct{} // closed: it is gone
+}
+
+func (u unread) Write([]byte) (int, error) {
+	<-u.gone
+	return 0, io.ErrClosedPipe
+}
+
+// A stranger has ten seconds to read a response. Nobody waits for that.
+func TestASearchWhoseCallerReadsNothingDelaysNoOther(t *testing.T) {
+	h := newTestDocs(t, "", nil)
+	synctest.Test(t, func(t *testing.T) {
+		slow, other := unread{httptest.NewRecorder(), make(chan struct{})}, httptest.NewRecorder()
+		defer close(slow.gone)
+		for _, w := range []http.ResponseWriter{slow, other} {
+			go h.ServeHTTP(w, httptest.NewRequest("GET", "/docs/search?q=redis", nil))
+			synctest.Wait()
+		}
+		require.Contains(t, other.Body.String(), "<mark>", "it was served")
+	})
+}
+
+// The searches of one caller wait for each other, 16 at most. Another caller still gets a turn.
+func TestSearchesHaveTurnsByCaller(t *testing.T) {
+	o := docsOptions(t, "", nil)
+	synctest.Test(t, func(t *testing.T) {
+		h, turns, err := console.NewSearches(o)
+		require.NoError(t, err)
+		_, leave, err := turns.Enter(t.Context()) // nobody has a turn until it ends
+		require.NoError(t, err)
+		var mu sync.Mutex // guards ended
+		ended := map[string][]int{}
+		search := func(from string) {
+			r := httptest.NewRequest("GET", "/docs/search?q=redis", nil)
+			r.RemoteAddr = from + ":1234"
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				mu.Lock()
+				defer mu.Unlock()
+				ended[from] = append(ended[from], w.Code)
+				if w.Code != http.StatusOK {
+					require.Equal(t, "1", w.Header().Get("Retry-After"))
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			search("192.0.2.1")
+		}
+		search("192.0.2.2")
+		require.Equal(t, map[string][]int{"192.0.2.1": slices.Repeat([]int{http.StatusTooManyRequests}, 4)}, ended, "16 of one caller may wait")
+		leave()
+		synctest.Wait()
+		require.Equal(t, []int{http.StatusOK}, ended["192.0.2.2"])
+		require.Len(t, ended["192.0.2.1"], 20)
+		require.Equal(t, slices.Repeat([]int{http.StatusOK}, 16), ended["192.0.2.1"][4:])
+	})
 }
 
 // BenchmarkSearch searches for what is in most sections.

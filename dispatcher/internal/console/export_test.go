@@ -3,9 +3,12 @@ package console
 import (
 	"errors"
 	"io/fs"
+	"net/http"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 )
 
 // What tests look at.
@@ -54,3 +57,12 @@ var (
 	Short  = short
 	KnobOf = knobOf
 )
+
+// NewSearches returns the handler of the documents with the turns of its searches.
+func NewSearches(o DocumentOptions) (http.Handler, *callers.Shares, error) {
+	s, err := newServer(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.turns, nil
+}

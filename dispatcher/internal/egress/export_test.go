@@ -50,6 +50,9 @@ func Idle(c *Client) (conns int, swept bool) {
 // MaxDistrusted bounds the targets of which no connection is used again.
 const MaxDistrusted = maxDistrusted
 
+// MaxHellos bounds the targets that did not answer a handshake.
+const MaxHellos = mostHellos
+
 // Distrusted is how many there are.
 func Distrusted(c *Client) int {
 	p := c.transport.idle

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -220,5 +221,30 @@ func TestAShortHandshakeResumesNoSession(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		require.Equal(t, []bool{false, true, false, false}, b.resumed)
+	})
+}
+
+// TestTargetsThatAnswerNoHandshakeAreBounded: any tenant can name one. The least recently used is
+// forgotten first, and gets the long ClientHello again.
+func TestTargetsThatAnswerNoHandshakeAreBounded(t *testing.T) {
+	b := &box{refuse: ignore}
+	synctest.Test(t, func(t *testing.T) {
+		var running sync.WaitGroup
+		c := egress.NewOver(egress.Options{RootCAs: authority().pool, Resolver: names{"good.test": {"8.8.4.4"}}}, pipes(b.serve, &running))
+		defer running.Wait()
+		defer c.Close()
+		call := func(port int) (short bool) {
+			sendWithin(t, c, newTestCall(mustURL(t, fmt.Sprintf("https://good.test:%d/", port))), time.Millisecond)
+			c.Close()
+			synctest.Wait()
+			return b.sizes()[0]
+		}
+		for port := range egress.MaxHellos {
+			require.False(t, call(1+port))
+		}
+		require.True(t, call(1), "the first one is remembered")
+		require.False(t, call(1+egress.MaxHellos))
+		require.False(t, call(2), "it was not used for the longest time")
+		require.True(t, call(1))
 	})
 }

@@ -104,6 +104,33 @@ func TestHowFarTheArchiveGoesIsThatOfLostPartitions(t *testing.T) {
 	require.True(t, ends.Gap.IsZero(), "of what was not lost, the store has all")
 }
 
+// Changes of endpoints and pauses are lines of the log, and not events.
+func TestHowFarTheArchiveGoesCountsLinesThatAreNoEvents(t *testing.T) {
+	t.Parallel()
+	for name, severed := range map[string]bool{"another epoch is archived": false, "a restore severed the lost one": true} {
+		t.Run(name, func(t *testing.T) {
+			url := pgtest.New(t)
+			a, l := newTestArchive(t, url), newLine()
+			l.hold(t, a)
+			run(t, url, "update hookladder.position set last = 1000::bigint << 20, ms = 3000, seq = 7")
+			v := mustOpenVault(t, postgres.Options{URL: url})
+			ends := func(present string) []int64 {
+				e, err := v.Ends(t.Context(), []string{present})
+				require.NoError(t, err)
+				return []int64{e.First.UnixMilli(), e.Last.UnixMilli()}
+			}
+			require.Equal(t, []int64{3000, 3000}, ends("new"))
+			require.Equal(t, []int64{3000, 3000}, ends(l.epoch), "if nothing was lost, all count")
+			if severed {
+				require.NoError(t, v.Sever(t.Context(), []string{"new"}))
+			}
+			l.epoch, l.at = "new", archive.Position{}
+			l.hold(t, a)
+			require.Equal(t, []int64{3000, 3000}, ends("new"))
+		})
+	}
+}
+
 // An instance archives what is there since a loss, before anybody restored it.
 func TestHowFarLostDataWereArchivedStaysKnown(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,27 @@ import (
 // any time that it was away.
 const stillMost = int(30 * time.Second / wait.BeatEvery)
 
+// What the goroutines of a delivery may wait for, besides work. Each call of the store ends after
+// outage.CallWithin, and is repeated after at most outage.PauseMost.
+//
+//	accepter     schedule  a call; on a full store also an eviction (evictWithin)
+//	mover        move      a call
+//	claimer      claim     a call; endpoints that are not in memory (endpoints.CheckVersions, 2 s);
+//	                       free permits and settled outcomes are signals, and no wait
+//	loader       -         its turn among the readers of a node, then a call or two (Store.Body)
+//	worker       -         a suspect: a call first; the sender: the timeout of the attempt
+//	worker       record    a receiver's 410: a change of the endpoint (a call), of which its entry in the audit has 1 s
+//	settler      settle    a call
+//	watcher      look      a call
+//	reaper       reap      a call for each dead instance
+//	heartbeat    beat      a call of beatWithin
+//	progress     -         nothing
+//
+// Their side effects wait for nothing. Lines of the log (observe.Log), spans, notices
+// (notices.Notify), counts (metrics.Metrics, observe.Gauge) and followers (Tail) have bounded
+// queues or counters in memory, and the archive follows the log in the store. operate.md says
+// it to operators.
+
 // stage is a part of the engine that has to move while it has work. The work may be on several
 // goroutines; it moves if one of them does.
 type stage struct {

@@ -271,7 +271,7 @@ var waits = words[Wait]{
 	{"egress", "our own network failed: its destination is not to blame"},
 	{"order", "waiting for its turn"},
 	{"limit", "as many attempts to its destination as allowed are under way"},
-	{"permits", "waiting for a free permit"},
+	{"permits", "waiting for a free slot: MAX_IN_FLIGHT attempts are under way"},
 	{"consumer", "waiting to be taken"},
 }
 

@@ -64,7 +64,7 @@ Settings come from the environment and from a .env file in the current folder. R
 is not used. hookladder config --dev prints them.`,
 		Example: `  hookladder dev
   hookladder dev --demo
-  hookladder dev --demo --speed 1000     # climbs the 25 hours of the ladder in 91 seconds
+  hookladder dev --demo --speed 1000     # shows the 25 hours of the ladder in 91 seconds
   hookladder dev --listen 127.0.0.1:0    # on any free port`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

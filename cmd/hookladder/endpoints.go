@@ -147,7 +147,7 @@ and --metadata add one, or remove it if the text is empty. --unset resets a fiel
 its default.
 
 A new URL, header, timeout or success is used from the next attempt on, also for
-deliveries that are waiting. A new ladder is used from the next rung on.`,
+deliveries that are waiting. A new ladder is used from the next wait on.`,
 		Example: `  hookladder endpoints update shop-42 --url https://new.shop.example/hooks
   hookladder endpoints update shop-42 --rate 5/s --header 'x-shop: 42'
   hookladder endpoints update shop-42 --unset rate --header 'x-shop:'`,

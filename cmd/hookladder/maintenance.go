@@ -276,7 +276,7 @@ func newRestore(s world) *cobra.Command {
 		Use:   "restore",
 		Short: "Restore a lost Redis from the archive",
 		Long: `Restores lost data of Redis from the archive: endpoints and pauses, the known ids, and
-all unfinished deliveries, with the same ids and the same rung of their ladder. With
+all unfinished deliveries, with the same ids and the same place on their ladder. With
 --dead it also restores dead deliveries, so they can be retried. Instances may run. If
 one node of a cluster lost its data, only that part is restored. Data in Redis, and
 messages since the loss, do not change.

@@ -187,11 +187,11 @@ func newTick(s world) *cobra.Command {
 		Short: "Attempt all due deliveries, then exit: for cron and platforms that scale to zero",
 		Long: `Attempts all due deliveries, with the settings of serve but without an API, and exits
 when no delivery is due any more. It prints the numbers of attempts, and the earliest
-time of the next attempt. Run it from a scheduler: the first tick after the time of a
-rung makes the attempt, and no tick makes it early.
+time of the next attempt. Run it from a scheduler: the first tick after the time of an
+attempt makes it, and no tick makes it early.
 
-It does not wait for deliveries that become due later. The exception is a lane whose
-rate delays due deliveries: there it waits up to 5s between two attempts. A tick also
+It does not wait for deliveries that become due later. The exception is a destination
+whose rate delays due deliveries: there it waits up to 5s between two attempts. A tick also
 continues jobs and deletions of endpoints, sends notices, and trims the store.
 
 Several ticks may run at the same time, also beside serve. If a tick is killed, its

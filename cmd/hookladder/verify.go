@@ -58,8 +58,8 @@ computed it. The secret is in --secret-file, --secret or SIGNING_SECRET. It is n
 printed. The time is compared with this machine's clock, or with --at.
 
 The exit code is 0 if nothing is wrong, else 1.`,
-		Example: `  SIGNING_SECRET=whsec_... hookladder verify callback.txt
-  hookladder verify callback.txt --secret-file ./secret --computed "v1,3xYp..." --at 2026-01-31T12:00:00Z
+		Example: `  SIGNING_SECRET=whsec_... hookladder verify webhook.txt
+  hookladder verify webhook.txt --secret-file ./secret --computed "v1,3xYp..." --at 2026-01-31T12:00:00Z
   hookladder verify --header "stripe-signature: t=1767225600,v1=5f0c..." --body-file body.json --secret-file ./secret`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {

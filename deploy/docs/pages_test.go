@@ -226,11 +226,11 @@ func receivePage(v *visitor) {
 	v.hooks["--forward-to"] = pageHook{during: func() {
 		v.run("hookladder send --topic payment.paid --body '{\"amount\":100}'")
 	}}
-	v.hooks["hookladder verify callback.txt"] = pageHook{before: func() {
-		v.launch("SIGNING_SECRET=" + secretOfPages + " exec hookladder listen --addr " + addr + " --save callback.txt")
+	v.hooks["hookladder verify webhook.txt"] = pageHook{before: func() {
+		v.launch("SIGNING_SECRET=" + secretOfPages + " exec hookladder listen --addr " + addr + " --save webhook.txt")
 		v.untilAnswer("http://" + addr + "/")
 		v.run(`hookladder send --id saved --topic payment.paid --url http://` + addr + `/ --body '{"order":17,"amount":1050}'`)
 		v.untilStatus("saved", "delivered")
-		v.run(`sed -i 's/{"order":17,"amount":1050}/{"order": 17, "amount": 1050}/' callback.txt`)
+		v.run(`sed -i 's/{"order":17,"amount":1050}/{"order": 17, "amount": 1050}/' webhook.txt`)
 	}}
 }

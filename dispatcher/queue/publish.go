@@ -346,7 +346,7 @@ func (m *message) inner() (*dispatcher.Message, *InvalidError) {
 		out.ID = dispatcher.NewID()
 	}
 	if m.task && m.queue == "" {
-		wrong.add("Queue", "is needed: Send is for callbacks to a URL or to endpoints")
+		wrong.add("Queue", "is needed: Send is for webhooks to a URL or to endpoints")
 	}
 	if m.Raw != nil && m.Body != nil {
 		wrong.add("Body", "and Raw can't both be given")

@@ -66,7 +66,7 @@ func TestATaskWithoutAQueueIsNotTaken(t *testing.T) {
 	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
 	_, err := p.Publish(t.Context(), queue.Task{ID: "lost", Topic: "order.unpaid", Body: 1, Delay: time.Minute})
 	require.ErrorIs(t, err, queue.ErrInvalid)
-	require.ErrorContains(t, err, "Queue is needed: Send is for callbacks to a URL or to endpoints")
+	require.ErrorContains(t, err, "Queue is needed: Send is for webhooks to a URL or to endpoints")
 	_, err = p.Read(t.Context(), "lost")
 	require.ErrorIs(t, err, queue.ErrNotFound)
 }

@@ -61,8 +61,8 @@ type Settle struct {
 type Settlement struct {
 	ID      string    `json:"id" doc:"Of the delivery."`
 	Lease   string    `json:"lease,omitzero" doc:"As take answered it. Left out: the newest lease of this delivery and key. Leave it out only where one process takes."`
-	Outcome string    `json:"outcome" words:"settle-outcome" doc:"retry: it failed, and is tried again after the next rung of its ladder. dead: it is not to be tried again. extend: the lease ends after from now."`
-	After   *Duration `json:"after,omitzero" nullable:"false" doc:"retry: in place of the rung's wait, at most 24h. extend: needed, 1s to 1h."`
+	Outcome string    `json:"outcome" words:"settle-outcome" doc:"retry: it failed, and is tried again after the next wait of its ladder. dead: it is not to be tried again. extend: the lease ends after from now."`
+	After   *Duration `json:"after,omitzero" nullable:"false" doc:"retry: in place of the wait of the ladder, at most 24h. extend: needed, 1s to 1h."`
 	Error   string    `json:"error,omitzero" doc:"Why it failed, for its history. 4 KiB of it are kept. Control characters other than ends of lines and tabs are escaped."`
 }
 

@@ -142,7 +142,7 @@ func jobAlert(j wire.Job) (Alert, bool) {
 	case "running":
 		n.Title, n.Text, n.weight = words[j.Kind]+" is running", text+".", 8
 	case "waiting":
-		n.Title, n.Text, n.weight = words[j.Kind]+" waits", text+"; the rest belongs to lanes that are open, paused or full.", 7
+		n.Title, n.Text, n.weight = words[j.Kind]+" waits", text+"; the rest belongs to destinations that are stopped, paused or full.", 7
 	case "failed":
 		n.Title, n.Text, n.weight, n.Since, n.Word = words[j.Kind]+" failed", capped(cmp.Or(j.Error, text))+".", 2, j.EndedAt, "ended"
 	default:

@@ -49,7 +49,7 @@ func TestTheMostUrgentComesFirst(t *testing.T) {
 		"new is not verified: A link set its URL; a test that succeeds lets it go on. 1 waits. /endpoints/ep_6",
 		"ep_5 is not verified: A link set its URL; a test that succeeds lets it go on. 2 wait. /endpoints/ep_5",
 		"harbor is paused: 512 wait and are kept, by olga. /endpoints/ep_1",
-		"Cancellation waits: 1 of 3 done; the rest belongs to lanes that are open, paused or full. /jobs/j4",
+		"Cancellation waits: 1 of 3 done; the rest belongs to destinations that are stopped, paused or full. /jobs/j4",
 		"Replay is running: 50 of 200 done, 2 could not be. /jobs/j1",
 	}, got)
 	require.Equal(t, alertsAt, list[5].Since)

@@ -11,7 +11,7 @@ import (
 var waits = map[string]string{
 	"due": "", "rung": "", "paused": "is paused", "breaker": "waits for the breaker", "retry_after": "as its receiver asked",
 	"rate": "waits for its rate", "sealed": "waits for a key that opens its endpoint", "missing": "its endpoint is missing", "egress": "waits for our own network", "order": "others go first",
-	"limit": "waits for another to end", "permits": "waits for a permit", "consumer": "waits to be taken",
+	"limit": "waits for another to end", "permits": "waits for a free slot", "consumer": "waits to be taken",
 }
 
 // insideReasons are waits for our own limits, which a merchant does not see.
@@ -27,7 +27,7 @@ func (b *builder) waiting() string {
 // short are the same causes for a list.
 var short = map[string]string{
 	"due": "next attempt", "rung": "next attempt", "paused": "paused", "breaker": "waits for the breaker", "retry_after": "its receiver asked to wait", "rate": "waits for its rate",
-	"sealed": "waits for a key", "missing": "no endpoint", "egress": "our network failed", "order": "others go first", "limit": "waits for its limit", "permits": "waits for a permit", "consumer": "waits to be taken",
+	"sealed": "waits for a key", "missing": "no endpoint", "egress": "our network failed", "order": "others go first", "limit": "waits for its limit", "permits": "waits for a free slot", "consumer": "waits to be taken",
 }
 
 // DeliveryStory says in a few words what happened to a delivery, and why it waits. The row has the time

@@ -11,7 +11,7 @@ import (
 // Names of tags.
 const (
 	tagProcess  = "Process"
-	tagWebhooks = "Callbacks"
+	tagWebhooks = "Webhooks"
 )
 
 // tags are the groups of operations, by the first name in the path after /v1.

@@ -99,7 +99,7 @@ func New() *Metrics {
 			Name: prefix + "lateness_seconds", Help: "How long after its due time each attempt began, or after its acceptance if that was later. Waits for a permit, a pause, a breaker or a rate count.", Buckets: latenessBuckets,
 		}),
 		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: prefix + "delivery_seconds", Help: "How long after its acceptance each delivery was delivered, or after its deliver_at if that was later. Rungs and pauses count. Deliveries that a person sent again do not.", Buckets: deliveryBuckets,
+			Name: prefix + "delivery_seconds", Help: "How long after its acceptance each delivery was delivered, or after its deliver_at if that was later. Waits of the ladder and pauses count. Deliveries that a person sent again do not.", Buckets: deliveryBuckets,
 		}),
 		unmatched: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: prefix + "unmatched_total", Help: "Messages that matched no endpoint.",

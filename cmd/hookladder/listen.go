@@ -59,7 +59,8 @@ func newListen(s world) *cobra.Command {
 		Example: `  SIGNING_SECRET=whsec_... hookladder listen
   hookladder listen --addr 127.0.0.1:9000 --secret-file ./secret --status 503
   hookladder listen --signature standard-ed25519 --secret whpk_...
-  hookladder listen --forward-to http://localhost:3000/hooks --topic 'payment.*' --fail 3`,
+  hookladder listen --forward-to http://localhost:3000/hooks --topic 'payment.*' --fail 3
+  hookladder listen --forward-to http://localhost:3000/hooks --endpoint ep_01JC3A8Q7K --key-file ./key`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := forward.check(cmd, status); err != nil {

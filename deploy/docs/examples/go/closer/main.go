@@ -54,21 +54,10 @@ func (s *Shop) Place(ctx context.Context, order string) error {
 	return err
 }
 
-// Extend gives the customer more time.
-func (s *Shop) Extend(ctx context.Context, order string, until time.Time) error {
-	return s.queue.Reschedule(ctx, "close_"+order, until)
-}
-
 // Paid marks an order as paid, and nothing closes it any more.
 func (s *Shop) Paid(ctx context.Context, order string) error {
 	s.set(order, "paid", "unpaid")
 	return s.queue.Cancel(ctx, "close_"+order)
-}
-
-// closeUnpaid may run twice for one order, so it changes only an unpaid one.
-func (s *Shop) closeUnpaid(_ context.Context, order string, _ queue.Delivery) error {
-	s.set(order, "closed", "unpaid")
-	return nil
 }
 
 func (s *Shop) poll(ctx context.Context, order string, d queue.Delivery) error {
@@ -85,6 +74,17 @@ func (s *Shop) poll(ctx context.Context, order string, d queue.Delivery) error {
 	default:
 		return fmt.Errorf("order %s is not paid yet", order)
 	}
+}
+
+// Extend gives the customer more time.
+func (s *Shop) Extend(ctx context.Context, order string, until time.Time) error {
+	return s.queue.Reschedule(ctx, "close_"+order, until)
+}
+
+// closeUnpaid may run twice for one order, so it changes only an unpaid one.
+func (s *Shop) closeUnpaid(_ context.Context, order string, _ queue.Delivery) error {
+	s.set(order, "closed", "unpaid")
+	return nil
 }
 
 // State returns the state of an order.

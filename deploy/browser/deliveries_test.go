@@ -93,7 +93,7 @@ func TestTheRowsOfDeliveriesAreWalkedByKeys(t *testing.T) {
 	id := b.JSText("window.copied")
 	require.NotEmpty(t, id)
 	b.Press("x")
-	b.WaitFor("1 selected")
+	b.WaitFor("1 selected", "Paused while you select")
 	require.Equal(t, "true", b.Value("checkbox", "Select "+first))
 	b.Press("x")
 	b.WaitGone("1 selected")
@@ -234,6 +234,33 @@ func TestARowIsOneLineThatBeginsWithTheOrder(t *testing.T) {
 		require.Zero(t, browsertest.JS[int](b, cut))
 		b.Shot("deliveries-rows")
 		require.Empty(t, b.Axe())
+	}
+}
+
+// A mail names an order by its last four digits. The newest of those that end so come first, on each page and screen. For no hit
+// the page says where it looked.
+func TestAnOrderIsFoundByItsLastDigits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n, subject := range []string{"order_104711", "order_994711", "order_104712"} {
+		w.publish(wire.Message{ID: fmt.Sprint("paid_", n), Subject: subject, URL: w.at("ok"), Delay: hour})
+	}
+	b := w.tab(t)
+	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
+		screen()
+		b.Open(w.page("/console/system"))
+		find := func(q string) {
+			b.Click("searchbox", "Search")
+			b.Fill("searchbox", "Search", q)
+			b.Press("Enter")
+			b.WaitURL("/console/deliveries?q=")
+		}
+		find("...4711")
+		b.WaitFor("was looked for", "order_994711")
+		require.Equal(t, "order_994711 order_104711", b.JSText(`[...document.querySelectorAll(".order")].map(e => e.textContent).join(" ")`))
+		require.Empty(t, b.Sideways())
+		find("94712")
+		b.WaitFor("was looked for", "Nothing was found.")
 	}
 }
 

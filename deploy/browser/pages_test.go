@@ -54,12 +54,18 @@ func crawl(t *testing.T, b *browsertest.Tab, start string, visit func(path strin
 // primaries is how many prominent buttons are seen.
 const primaries = `[...document.querySelectorAll("main .button.primary")].filter(e => e.checkVisibility()).length`
 
+// cold is how many bytes a browser without a cache reads of a page and of what it loads.
+const cold = `performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource").filter((e) => e.initiatorType !== "fetch")).reduce((sum, e) => sum + e.encodedBodySize, 0)`
+
 // checkSchemes checks a page in the light scheme on a desktop and in the dark scheme on a
 // phone. People who see little or nothing can use it, and it is not wider than the window.
 // A run with pictures draws the other two combinations too.
 func checkSchemes(t *testing.T, b *browsertest.Tab, name string) {
 	t.Helper()
 	b.Desktop()
+	bytes := browsertest.JS[int](b, cold)
+	require.Greater(t, bytes, 20_000, "%s is measured with its assets", name)
+	require.LessOrEqual(t, bytes, 120_000, name)
 	require.Empty(t, b.Sideways(), name)
 	b.Scheme("light")
 	require.True(t, b.Has("searchbox", "Search"), "%s has the search", name)

@@ -23,6 +23,9 @@ func Near(vars map[string]string) (warnings []string) {
 		if vars[name] == "" || slices.Contains(known, name) {
 			continue
 		}
+		if strings.HasPrefix(vars[name], "tcp://") {
+			continue // Kubernetes sets HOOKLADDER_PORT for a service of this name
+		}
 		if meant := nearest(name, known); meant != "" {
 			warnings = append(warnings, fmt.Sprintf("%s is not a setting and has no effect: did you mean %s?", name, meant))
 		}

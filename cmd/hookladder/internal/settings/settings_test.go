@@ -397,6 +397,7 @@ func TestNamesThatAreAlmostOursAreWarnedAbout(t *testing.T) {
 	} {
 		require.Empty(t, Near(map[string]string{name: "x"}), name)
 	}
+	require.Empty(t, Near(map[string]string{"HOOKLADDER_PORT": "tcp://10.96.0.7:8080"}), "Kubernetes sets it for a service of this name")
 }
 
 func TestTheBoundsOfTheTableCanBeRead(t *testing.T) {

@@ -170,7 +170,7 @@ PARTITIONS to the new number, or unset it.`,
 	}
 	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
 	cmd.Flags().BoolVar(&unarchived, "unarchived", false, "even if the archive is not complete; the missing data never gets there")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the numbers; instances may run")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the numbers, and whether the archive is complete; instances may run")
 	return cmd
 }
 

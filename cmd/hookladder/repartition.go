@@ -49,6 +49,9 @@ func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, s setti
 	if n := done.Moved.Forgotten; err == nil && n > 0 {
 		_, err = fmt.Fprintf(out, "%s ids were dropped: DEDUP_MAX=%d has no room for them in every partition\n", commas(n), s.DedupMax)
 	}
+	if err == nil && done.Refused != nil {
+		_, err = fmt.Fprintf(out, "now it would refuse: %v\n", done.Refused)
+	}
 	if err == nil && !dry && s.Partitions != 0 && s.Partitions != done.To {
 		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
 	}

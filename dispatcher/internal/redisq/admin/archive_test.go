@@ -27,6 +27,13 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, to(3, false), admin.ErrUnarchived)
+	wouldRefuse := func(unarchived bool) error {
+		done, err := admin.Repartition(ctx, p.Options, admin.RepartitionOptions{To: 3, Unarchived: unarchived, DryRun: true})
+		require.NoError(t, err)
+		return done.Refused
+	}
+	require.ErrorIs(t, wouldRefuse(false), admin.ErrUnarchived, "a dry run says what the act does")
+	require.NoError(t, wouldRefuse(true))
 	before, err := f.States(ctx, []int{0, 1})
 	require.NoError(t, err)
 	for n := range 2 {
@@ -34,6 +41,7 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Archived(ctx, []archive.Part{part}))
 	}
+	require.NoError(t, wouldRefuse(false))
 	require.NoError(t, to(3, false))
 
 	after := admin.NewFeed(p.Open(3).Bare())

@@ -70,6 +70,7 @@ type Repartitioned struct {
 	Again    bool // it continued an unfinished one
 	Reaped   int  // deliveries that dead instances had leased
 	Moved    Moved
+	Refused  error // of a dry run: a repartition would refuse with it now; nil: it would not
 }
 
 // ErrAlive means that an instance is running.
@@ -197,6 +198,12 @@ const withinMark = 5 * time.Second
 // rehearse counts the data that would move.
 func (r *repartition) rehearse(ctx context.Context) error {
 	if err := r.mustNotClash(ctx); err != nil {
+		return err
+	}
+	switch err := r.mustBeArchived(ctx); {
+	case errors.Is(err, ErrUnarchived):
+		r.out.Refused = err
+	case err != nil:
 		return err
 	}
 	if err := r.moveIDs(ctx); err != nil {

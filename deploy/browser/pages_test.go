@@ -122,7 +122,9 @@ const emptyLists = `(async () => {
 		}
 	}
 	for (const [to, promised] of links) {
-		const answer = await fetch(to), main = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+		let answer = await fetch(to);
+		for (let again = 0; again < 5 && answer.status === 503; again++) answer = await fetch(to); // it took too long
+		const main = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
 		const rows = main.querySelectorAll("tbody tr").length, says = main.textContent;
 		const goesOn = says.includes("The list goes on.");
 		if (!answer.ok) wrong.push(answer.status + " " + to);

@@ -128,6 +128,7 @@ func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab) {
 	b.WaitURL("state=open")
 	found := 0
 	for {
+		b.Wait("the list, which a page that took too long asks for again", `document.querySelector(".chip[aria-current] .n")`)
 		found += len(strings.Split(b.JSText(states), ","))
 		if !b.Has("link", "Next") {
 			break

@@ -41,7 +41,7 @@ func TestAReplayGoesOnWithoutItsInstanceAndAfterAStop(t *testing.T) {
 	stays := w.serve("BREAKER=off", "DEAD_MAX=250000")
 	publishDead(t, w, stays, n)
 
-	survey, err := stays.SurveyJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"shop"}})
+	survey, err := stays.SurveyJob(t.Context(), client.JobRetry, wire.JobRequest{Tenant: []string{"shop"}, CountAll: true})
 	require.NoError(t, err)
 	require.True(t, survey.Complete)
 	require.Equal(t, n, survey.Matched)

@@ -110,7 +110,7 @@ func makeScripts(given bool) scripts {
 		claim:      make("claim", conn.PartOrder, conn.PartLeaseReady, claimSrc),
 		take:       make("take", conn.PartOrder, conn.PartLeaseReady, conn.PartTaken, takeSrc),
 		adopt:      make("adopt", conn.PartOrder, conn.PartTaken, adoptSrc),
-		settle:     make("settle", conn.PartOrder, conn.PartOutcome, settleSrc),
+		settle:     conn.MakeQuickScript(given, "settle", conn.PartQuick, conn.PartOrder, conn.PartOutcome, settleSrc),
 		reap:       make("reap", conn.PartOrder, reapSrc),
 		begun:      make("begun", begunSrc),
 		cancel:     make("cancel", conn.PartOrder, conn.PartReach, conn.PartJob, cancelSrc),

@@ -33,6 +33,7 @@ func part(names ...string) string {
 var (
 	PartCommon     = part("common")                                                                                     // the names, the clock and the records: before each script of MakeScript
 	ahead          = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // after PartCommon in each script of MakeScript
+	PartQuick      = part("quick")                                                                                      // the usual call of settle, after PartCommon (see MakeQuickScript)
 	PartPosition   = part("position")                                                                                   // the order of the entries of :attempts
 	PartServer     = part("server")                                                                                     // the process that runs a script
 	PartRead       = part("read")                                                                                       // the place of a delivery
@@ -111,8 +112,18 @@ func HomeScript(ofTest bool, name string, parts ...string) Script {
 // MakeScript returns a script of the given parts, after the parts that all scripts share. If ofTest is
 // set, the script reads the test's clock instead of the clock of Redis.
 func MakeScript(ofTest bool, name string, parts ...string) Script {
+	return makeScript(ofTest, name, PartCommon+ahead, parts)
+}
+
+// MakeQuickScript does the same, with the part quick before most of the shared parts. A call that quick
+// answers creates none of their functions and tables.
+func MakeQuickScript(ofTest bool, name, quick string, parts ...string) Script {
+	return makeScript(ofTest, name, PartCommon+quick+ahead, parts)
+}
+
+func makeScript(ofTest bool, name, shared string, parts []string) Script {
 	return guarded(name, func() string {
-		shared := PartCommon + ahead
+		shared := shared
 		if ofTest {
 			shared = strings.Replace(shared, realClock, testClock, 1)
 			shared = strings.ReplaceAll(shared, realID, testID)

@@ -17,12 +17,12 @@ import (
 
 // order is the order in which the shared parts are put together.
 var order = []string{
-	"common", "tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "position", "server", "read", "named", "cut",
+	"common", "quick", "tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "position", "server", "read", "named", "cut",
 	"ends", "order", "lease_ready", "outcome", "verdict", "taken", "reach", "expiry", "job", "doctor", "access_common", "endpoint_common",
 }
 
 // mostLocals are the locals of a script at its margin. Lua allows 200, and refuses the script with one more.
-const mostLocals = 185
+const mostLocals = 190
 
 // luaFile is a script or a shared part.
 type luaFile struct {

@@ -1,8 +1,8 @@
 -- lane: write the copy of a lane's limits, unless the stored copy is as new and this is no deletion, and place the lane by
 -- them.
--- needs: common(at_now, first_write, match, now, num, sub, sure, tag), limits(limits_of, parse_limits),
---   lane_state(all_paused, correct_clock, end_network_wait, lanes, load_lanes, set_failing, writable), sums(sums,
---   write_log), finish(before_weight, finish, hint_weight)
+-- needs: common(at_now, first_write, match, now, num, sub, sure, tag, write_log), limits(limits_of, parse_limits),
+--   lane_state(all_paused, correct_clock, end_network_wait, lanes, load_lanes, set_failing, writable), sums(sums),
+--   finish(before_weight, finish, hint_weight)
 --
 -- ARGV[3] lane     * for all of the partition: of it only held counts
 -- ARGV[4] version  0: written in any case; with nothing else set it takes the copy away

@@ -1,10 +1,10 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
--- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find, first_addition, format,
---   in_chunks, most_waiting, now, num, only_lane, sub, sure, tag), tenant(add_tenant_shelf, origin_and_tenant,
---   tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length),
---   slots(lane_ends, light_enough, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text),
---   sums(add_counts, append_pair, count, log_line, sums, write_log), leases(write_leases), finish(finish),
---   ends(end_dead, end_with_lane, progress_entries, write_ends), order(join_line, last_score, line_of),
+-- needs: common(add_counts, at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find,
+--   first_addition, format, in_chunks, most_waiting, now, num, only_lane, sub, sure, tag, write_log),
+--   tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused,
+--   lanes, load_lanes, loaded, ready_length), slots(lane_ends, light_enough, slots, take_tokens, tokens_of),
+--   progress(NO_MORE_PROGRESS, progress_text), sums(append_pair, count, log_line, sums), leases(write_leases),
+--   finish(finish), ends(end_dead, end_with_lane, progress_entries, write_ends), order(join_line, last_score, line_of),
 --   expiry(set_expiry, watch_expiry)
 --
 -- ARGV[3] free   free permits of the instance

@@ -1,7 +1,7 @@
 -- settle: record the outcomes of attempts. Without the lease only a success counts, and only if the delivery has not ended.
 -- needs: common(at_now, by, call, find, first_write, floor, in_chunks, kept_record, lane_of, marked_delivered, num,
---   read_fields, split, sub, sure, tag), lane_state(lanes, load_lanes, loaded), progress(parse_progress, sending_job),
---   sums(append_pair, count, sums, write_log), finish(finish), ends(ended, write_ends), order(leave_line),
+--   read_fields, split, sub, sure, tag, write_log), lane_state(lanes, load_lanes, loaded), progress(parse_progress,
+--   sending_job), sums(append_pair, count, sums), finish(finish), ends(ended, write_ends), order(leave_line),
 --   outcome(LEASED, NUMBER, VERDICT, WAIT, opened, record_success, widen), verdict(attempted, fronts, late_marks,
 --   not_due, rung_dues, settle_late, settle_leased, unopened, written)
 --

@@ -1,9 +1,9 @@
 -- doctor_lanes: find lanes that have a turn without work, or work without a turn, and place them. It also checks the
 -- timers of movers for the first lease that ends, and the first delivery that expires. It does not check the weight of lanes,
 -- because that depends on the permits at the time when they were placed.
--- needs: common(at_now, call, first_write, micros, now, num, split, sub), tenant(origin_and_tenant),
---   lane_state(load_lanes, loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, earliest,
---   finish, hint_weight), taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
+-- needs: common(at_now, call, earliest, first_write, micros, now, num, split, sub), tenant(origin_and_tenant),
+--   lane_state(load_lanes, loaded), slots(allowed_from, lane_ends, slots), finish(before_due, before_weight, finish,
+--   hint_weight), taken(TIMER, first_lease_end, set_timer), expiry(set_expiry), doctor(args_from)
 --
 -- ARGV[..] after the arguments of doctor: 1 to repair, lanes
 -- returns now, due, weight, then for each fault: lane, kind, detail

@@ -1,6 +1,6 @@
 -- repartition_ends: add the counts of ends of removed partitions to the counts of this one. A repeat changes nothing, because
 -- added counts are removed.
--- needs: common(call, first_write, match), sums(add_counts)
+-- needs: common(add_counts, call, first_write, match)
 --
 -- ARGV[..] none
 -- returns how many fields were added

@@ -1,7 +1,7 @@
 -- restore_hold: begin to put an archive back into this partition, or end that. Meanwhile nothing is attempted, and schedule
 -- takes nothing. A repeat changes nothing.
--- needs: common(at_now, call, first_write, match, sure, tag), limits(pauses_all), lane_state(all_paused), sums(sums,
---   write_log), finish(before_weight, finish, hint_weight)
+-- needs: common(at_now, call, first_write, match, sure, tag, write_log), limits(pauses_all), lane_state(all_paused),
+--   sums(sums), finish(before_weight, finish, hint_weight)
 --
 -- ARGV[3] begin  1, or 0: all lanes are as they were before, or as somebody asked since
 -- returns now, due, weight

@@ -291,3 +291,77 @@ local function kept_record(lane, id, wholes) -- rare
   end
   return whole and whole.lanes[lane] and whole.record or false
 end
+
+-- earliest returns the earliest time of a zset, 0 for none. lightest returns the weight of the lightest lane, -1 for none.
+local function earliest(key)
+  local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  local at = head[2] and tonumber(head[2])
+  if not at or at >= SANE then return 0 end
+  return at < 1 and 1 or at -- a score below every time is due
+end
+local function lightest()
+  local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
+  if not head[2] then return -1 end
+  local w = floor((tonumber(head[2]) or SANE) / TURN)
+  return w < 0 and 0 or w > MOST_WEIGHT and MOST_WEIGHT or w
+end
+local function sooner(a, b)
+  if a == 0 or b == 0 then return a + b end
+  return math.min(a, b)
+end
+
+-- add_counts adds numbers to fields of a hash. A field that is no number begins again, because doctor recounts it.
+local function add_counts(hash, deltas)
+  for field, n in pairs(deltas) do
+    if n ~= 0 then
+      local sum = redis.pcall('HINCRBY', hash, field, n)
+      if type(sum) == 'table' then
+        local text = sum.err
+        if string.find(text, 'integer', 1, true) or string.find(text, 'overflow', 1, true) or string.find(text, 'WRONGTYPE', 1, true) then
+          sure('HDEL', hash, field) -- any other error, such as a missing right, leaves the count as it is
+        end
+        sum = call('HINCRBY', hash, field, n)
+      end
+      if sum == 0 then call('HDEL', hash, field) end
+    end
+  end
+end
+
+local logged_now -- whether the newest entry of :attempts is of the present ms; nil before write_log
+
+-- write_log adds an entry to :attempts, which trim cuts. It begins the stream again if the last entry has the highest possible
+-- id, or if the key is no stream. If the new id is of the present ms, no clock was ahead of this one, because ids never go
+-- back. Any other error, such as a missing right, leaves the entries there: the archive may not have read them.
+local function write_log(...)
+  local id = redis.pcall('XADD', ATTEMPTS, '*', ...)
+  if logged_now == nil then logged_now = type(id) == 'string' and find(id, at_now .. '-', 1, true) == 1 end
+  if type(id) == 'table' and id.err then
+    local useless = string.find(id.err, 'last possible', 1, true) or string.find(id.err, 'WRONGTYPE', 1, true)
+    if useless then call('DEL', ATTEMPTS) end
+    call('XADD', ATTEMPTS, '*', ...)
+    sure('HSET', ARCHIVE, 'cut', at_now .. '-0')
+  end
+end
+
+-- end_time returns the ms of the ends of this script. It is not before an earlier end, though the clock may have been set
+-- back. So a reader that pages by the time of the end skips none. A time more than an hour ahead comes from a wrong clock.
+local ended_at
+local function end_time()
+  if logged_now then return now end
+  if ended_at then return ended_at end
+  local at = now
+  for _, key in ipairs({ DONE, CANCELLED, DEAD }) do
+    local newest = sure('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2]
+    newest = newest and floor(tonumber(newest) or 0) or 0
+    if newest > at and newest <= now + 3600000 then at = newest end
+  end
+  ended_at = at
+  return at
+end
+
+-- publish sends a hint to all instances of the project.
+local function publish(hint)
+  local project, n = string.match(tag, '^{(.+):(%d+)}$')
+  local id = string.match(ARGV[2], '^.* (%x+)$') -- without an anchor in front, each digit of the key would be tried as its begin
+  call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. hint)
+end

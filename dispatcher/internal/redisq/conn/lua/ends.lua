@@ -1,6 +1,6 @@
 -- ends: how deliveries end. It is put before order, and before all scripts that end a delivery. It takes no arguments of its
 -- own: ARGV[3..] is the script's.
--- needs: common(at_now, body_of, call, created_at, floor, in_chunks, match, now, num, sub, sure), slots(lane_ends),
+-- needs: common(at_now, body_of, call, created_at, end_time, in_chunks, match, now, num, sub, sure), slots(lane_ends),
 --   progress(parse_progress, progress_text, sending_job), sums(add_to, append_pair, count, count_dead, log_line, sums)
 
 -- The ends of the script, which write_ends writes: scores and deliveries; texts of :progress; deliveries without a mark now.
@@ -74,21 +74,6 @@ local function end_with_lane(l, delivery, text, attempts, status) -- rare
   end_dead(l, delivery, 'disabled', a)
   append_pair(progress_entries, delivery, progress_text(a, b, attempts and 0 or d, s, 0, 'disabled', more))
   log_line(delivery, 'dead', 0, 0, a, 'disabled')
-end
-
--- end_time returns the ms of the ends of this script. It is not before an earlier end, though the clock may have been set
--- back. So a reader that pages by the time of the end skips none. A time more than an hour ahead comes from a wrong clock.
-local function end_time()
-  if sums.newest then return now end
-  if sums.ends_at then return sums.ends_at end
-  local at = now
-  for _, key in ipairs({ DONE, CANCELLED, DEAD }) do
-    local newest = sure('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2]
-    newest = newest and floor(tonumber(newest) or 0) or 0
-    if newest > at and newest <= now + 3600000 then at = newest end
-  end
-  sums.ends_at = at
-  return at
 end
 
 -- end_marked ends a delivery by its mark, and logs it: a delivered one with the ms at which its success was logged. It returns

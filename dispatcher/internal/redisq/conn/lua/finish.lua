@@ -1,26 +1,8 @@
 -- finish: the end of a script: it places and writes the lanes, writes the counts and the log, and returns a hint about the next
 -- work. It is put behind the other shared parts. It takes no arguments of its own: ARGV[3..] is the script's.
--- needs: common(at_now, by, call, floor, format, in_chunks, micros, now, num, silent, sure, tag), limits(pauses_all),
---   lane_state(all_paused, lane_text, loaded, ready_length), slots(allowed_from, lane_ends, slots, weight),
---   sums(add_counts, sums, write_log), leases(force_table)
-
--- earliest returns the earliest time of a zset, 0 for none. lightest returns the weight of the lightest lane, -1 for none.
-local function earliest(key)
-  local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-  local at = head[2] and tonumber(head[2])
-  if not at or at >= SANE then return 0 end
-  return at < 1 and 1 or at -- a score below every time is due
-end
-local function lightest()
-  local head = call('ZRANGE', LANES, '0', '0', 'WITHSCORES')
-  if not head[2] then return -1 end
-  local w = floor((tonumber(head[2]) or SANE) / TURN)
-  return w < 0 and 0 or w > MOST_WEIGHT and MOST_WEIGHT or w
-end
-local function sooner(a, b)
-  if a == 0 or b == 0 then return a + b end
-  return math.min(a, b)
-end
+-- needs: common(add_counts, at_now, by, call, earliest, format, in_chunks, lightest, micros, now, num, publish, silent,
+--   sooner, sure, write_log), limits(pauses_all), lane_state(all_paused, lane_text, loaded, ready_length),
+--   slots(allowed_from, lane_ends, slots, weight), sums(sums), leases(force_table)
 
 local before_parked, before_weight = earliest(PARKED), lightest()
 sums.due, sums.lightest = earliest(DUE), before_weight
@@ -139,11 +121,7 @@ local function finish()
     local hints = {}
     if earlier or lighter then hints[1] = num(due) .. ' ' .. w .. ' ' .. by end
     if #sums.takeable > 0 then hints[#hints + 1] = 'q ' .. table.concat(sums.takeable, ' ') end
-    local project, n = string.match(tag, '^{(.+):(%d+)}$')
-    local id = string.match(ARGV[2], '^.* (%x+)$') -- without an anchor in front, each digit of the key would be tried as its begin
-    for _, hint in ipairs(hints) do
-      call('PUBLISH', '{' .. project .. '}:wake', id .. ' ' .. n .. ' ' .. num(micros) .. ' ' .. hint)
-    end
+    for _, hint in ipairs(hints) do publish(hint) end
   end
   if #sums.died > 0 then w = w .. '\n' .. table.concat(sums.died, '\n') end
   return micros, due, w

@@ -1,8 +1,8 @@
 -- verdict: the change that settle makes to a delivery by the verdict of an outcome. It is put behind outcome. i: the place of the
 -- outcome in ARGV, as settle has it.
--- needs: common(at_now, by, call, ceil_now, expires_at, find, format, marked_delivered, match, now, num, split, sub,
---   sure), lane_state(ready_length), progress(parse_progress, progress_text, waiting_status, with_beside),
---   sums(append_pair, count, log_line), ends(end_dead, end_marked, end_time, end_with_lane, ended, ends_with_lane,
+-- needs: common(at_now, by, call, ceil_now, end_time, expires_at, find, format, marked_delivered, match, now, num,
+--   split, sub, sure), lane_state(ready_length), progress(parse_progress, progress_text, waiting_status, with_beside),
+--   sums(append_pair, count, log_line), ends(end_dead, end_marked, end_with_lane, ended, ends_with_lane,
 --   progress_entries, removed_marks, write_ends), order(set_ahead_of), outcome(BLAME, EXCERPT, META, NUMBER, REASON,
 --   STATUS, VERDICT, WAIT, learn, record_failure, record_success)
 

@@ -1,6 +1,6 @@
 -- upcoming: when something may be attempted next. It changes nothing.
--- needs: common(call, lane_of, micros, now, num), lane_state(all_paused, lanes, load_lanes), slots(allowed_from,
---   lane_ends), finish(before_due, before_parked, before_weight, hint_weight, sooner)
+-- needs: common(call, lane_of, micros, now, num, sooner), lane_state(all_paused, lanes, load_lanes),
+--   slots(allowed_from, lane_ends), finish(before_due, before_parked, before_weight, hint_weight)
 --
 -- It looks at the head of :parked, whose lanes have ready deliveries, and at the head of :due. A delivery that becomes due
 -- in a paused lane counts for nothing, and one in a lane that waits counts from the end of the wait. It reads so few

@@ -202,6 +202,14 @@ local function in_chunks(command, key, values)
   for i = 1, n, 1000 do sure(command, key, unpack(values, i, math.min(i + 999, n))) end
 end
 
+-- added appends one or two values to a list for in_chunks, and returns the list: a new one for nil.
+local function added(list, a, b)
+  if not list then return { a, b } end
+  local n = #list
+  list[n + 1], list[n + 2] = a, b
+  return list
+end
+
 -- read_fields reads fields of a hash that is mostly empty. An empty hash costs one short call.
 local NONE = {}
 local function read_fields(hash, fields)

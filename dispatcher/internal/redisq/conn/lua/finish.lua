@@ -1,7 +1,7 @@
 -- finish: the end of a script: it places and writes the lanes, writes the counts and the log, and returns a hint about the next
 -- work. It is put behind the other shared parts. It takes no arguments of its own: ARGV[3..] is the script's.
--- needs: common(add_counts, at_now, by, call, earliest, format, in_chunks, lightest, micros, now, num, publish, silent,
---   sooner, sure, write_log), limits(pauses_all), lane_state(all_paused, lane_text, loaded, ready_length),
+-- needs: common(add_counts, added, at_now, by, call, earliest, format, in_chunks, lightest, micros, now, num, publish,
+--   silent, sooner, sure, write_log), limits(pauses_all), lane_state(all_paused, lane_text, loaded, ready_length),
 --   slots(allowed_from, lane_ends, slots, weight), sums(sums), leases(force_table)
 
 local before_parked, before_weight = earliest(PARKED), lightest()
@@ -19,7 +19,7 @@ end
 -- to wait. A lane whose ready deliveries have to end goes to :parked, so that the mover of any instance ends them. Other lanes
 -- are in neither. A lane with consumers goes to :pulls instead of :lanes. place_lanes reports whether :parked may have changed.
 local function place_lanes()
-  local claimable, parked, unlisted, unparked, untaken = {}, {}, {}, {}, {}
+  local claimable, parked, unlisted, unparked, untaken -- nil while they are empty, as mostly most of them are
   for _, l in ipairs(loaded) do
     if l.place or l.emptied or l.flying ~= l.had then
       local n, name, pull = ready_length(l), l.name, l.limits.pull
@@ -32,35 +32,33 @@ local function place_lanes()
         end
       end
       if at and (at > now or lane_ends(l)) then
-        parked[#parked + 1] = num(at)
-        parked[#parked + 1] = name
-        if pull then untaken[#untaken + 1] = name else unlisted[#unlisted + 1] = name end
+        parked = added(parked, num(at), name)
+        if pull then untaken = added(untaken, name) else unlisted = added(unlisted, name) end
       elseif at and pull then
         if sure('ZADD', PULLS, 'NX', at_now, name) == 1 then sums.takeable[#sums.takeable + 1] = name end
-        unparked[#unparked + 1] = name
+        unparked = added(unparked, name)
       elseif at then
-        claimable[#claimable + 1] = format('%d', weight(l) * TURN + now)
-        claimable[#claimable + 1] = name
-        unparked[#unparked + 1] = name
+        claimable = added(claimable, format('%d', weight(l) * TURN + now), name)
+        unparked = added(unparked, name)
       elseif n > 0 or l.emptied or l.place then
-        if pull then untaken[#untaken + 1] = name else unlisted[#unlisted + 1] = name end
-        unparked[#unparked + 1] = name
+        if pull then untaken = added(untaken, name) else unlisted = added(unlisted, name) end
+        unparked = added(unparked, name)
       end
-      if l.stray then unlisted[#unlisted + 1] = name end
+      if l.stray then unlisted = added(unlisted, name) end
     end
   end
-  sums.listed = #unlisted + #claimable > 0
-  in_chunks('ZREM', LANES, unlisted)
-  in_chunks('ZREM', PULLS, untaken)
-  if before_parked > 0 then in_chunks('ZREM', PARKED, unparked) end
-  in_chunks('ZADD', LANES, claimable)
-  in_chunks('ZADD', PARKED, parked)
-  return #parked > 0 or (before_parked > 0 and #unparked > 0)
+  sums.listed = (unlisted or claimable) ~= nil
+  if unlisted then in_chunks('ZREM', LANES, unlisted) end
+  if untaken then in_chunks('ZREM', PULLS, untaken) end
+  if unparked and before_parked > 0 then in_chunks('ZREM', PARKED, unparked) end
+  if claimable then in_chunks('ZADD', LANES, claimable) end
+  if parked then in_chunks('ZADD', PARKED, parked) end
+  return parked ~= nil or before_parked > 0 and unparked ~= nil
 end
 
 -- write_lanes writes the changed states.
 local function write_lanes()
-  local ins, texts, made, names, fresh = {}, {}, {}, {}, false
+  local ins, texts, made, names, fresh -- lists are nil while they are empty
   for _, l in ipairs(loaded) do
     -- A wrong count may be below zero here.
     local flying, waiting = l.flying, l.waiting
@@ -69,33 +67,27 @@ local function write_lanes()
     if sums.bare and sums.bare[l.name] and inside == '0 0' then
       sure('HDEL', IN, l.name)
     elseif used then
-      ins[#ins + 1] = l.name
-      ins[#ins + 1] = inside
+      ins = added(ins, l.name, inside)
       fresh = fresh or not l.was
     end
     local same = l.text and not l.own and l.window == l.state.window and l.slow == l.state.slow -- Lua formats a text slowly
     if not same and (used or l.own) then
       local text = lane_text(l)
       if text ~= l.text then
-        texts[#texts + 1] = l.name
-        texts[#texts + 1] = text
+        texts = added(texts, l.name, text)
         if not l.text then
-          made[#made + 1] = at_now
-          made[#made + 1] = l.name
-          if l.leads then
-            names[#names + 1] = l.name
-            names[#names + 1] = l.leads
-          end
+          made = added(made, at_now, l.name)
+          if l.leads then names = added(names, l.name, l.leads) end
         end
       end
     end
   end
-  in_chunks('HSET', IN, ins)
-  in_chunks('HSET', LANE, texts)
-  in_chunks('ZADD', KNOWN, made)
-  in_chunks('HSET', NAMES, names)
+  if ins then in_chunks('HSET', IN, ins) end
+  if texts then in_chunks('HSET', LANE, texts) end
+  if made then in_chunks('ZADD', KNOWN, made) end
+  if names then in_chunks('HSET', NAMES, names) end
   if fresh then force_table(IN) end
-  if #made > 0 then force_table(LANE) end
+  if made then force_table(LANE) end
 end
 
 -- finish ends a script. It writes the changed lanes and the counts. If there is work earlier than the other instances know, it

@@ -1,6 +1,6 @@
 -- quick: the usual call of settle, before the functions of the other parts exist. It is put behind common. Its ARGV is
 -- settle's.
--- needs: common(add_counts, all_permits, at_now, by, call, earliest, end_time, find, first_write, floor, format,
+-- needs: common(add_counts, added, all_permits, at_now, by, call, earliest, end_time, find, first_write, floor, format,
 --   in_chunks, lane_of, lightest, match, max_window, micros, now, num, publish, read_fields, silent, sooner, sub, tag,
 --   write_log)
 --
@@ -42,7 +42,7 @@ local function settle_quick()
   if limit_texts[runs + 1] then return nil end
   local parked_at, lightest_was, due_at = earliest(PARKED), lightest(), earliest(DUE)
 
-  local ins, texts, claimable, unlisted, unparked, before = {}, {}, {}, {}, {}, 0
+  local ins, texts, claimable, unlisted, unparked, before = nil, nil, nil, nil, nil, 0
   for r = 1, runs do
     local name, text, inside, top = names[r], states[r], counts_of[r], max_window
     if sub(name, 1, 2) == 'q_' then return nil end
@@ -61,11 +61,9 @@ local function settle_quick()
     flying, waiting, before = flying - last_of[r] + before, waiting + 0, last_of[r]
     local inside_now = format('%d %d', flying > 0 and flying or 0, waiting)
     if inside_now ~= inside then
-      ins[#ins + 1] = name
-      ins[#ins + 1] = inside_now
+      ins = added(ins, name, inside_now)
       if grown ~= window + 0 or slow ~= class + 0 then
-        texts[#texts + 1] = name
-        texts[#texts + 1] = format('%d 0 0 0 0 0 %d 0 0', grown, slow)
+        texts = added(texts, name, format('%d 0 0 0 0 0 %d 0 0', grown, slow))
       end
     end
     local ready = waiting > 0 and redis.pcall('LLEN', READY .. name) or 0
@@ -74,12 +72,11 @@ local function settle_quick()
       if flying < grown then
         local burden_class = slow == UNKNOWN and flying > 0 and WORST or slow
         local heavy = math.max(0, flying) + floor(burden_class * all_permits / CLASS_PERMITS)
-        claimable[#claimable + 1] = format('%d', math.min(MOST_WEIGHT, floor(WHOLE * heavy / all_permits)) * TURN + now)
-        claimable[#claimable + 1] = name
+        claimable = added(claimable, format('%d', math.min(MOST_WEIGHT, floor(WHOLE * heavy / all_permits)) * TURN + now), name)
       else
-        unlisted[#unlisted + 1] = name
+        unlisted = added(unlisted, name)
       end
-      unparked[#unparked + 1] = name
+      unparked = added(unparked, name)
     end
   end
 
@@ -99,15 +96,15 @@ local function settle_quick()
     done[2 * k - 1], done[2 * k] = status == '200' and score or score .. '.' .. status, successes[k]
   end
   in_chunks('ZADD', DONE, done)
-  in_chunks('ZREM', LANES, unlisted)
-  if parked_at > 0 then in_chunks('ZREM', PARKED, unparked) end
-  in_chunks('ZADD', LANES, claimable)
-  in_chunks('HSET', IN, ins)
-  in_chunks('HSET', LANE, texts)
+  if unlisted then in_chunks('ZREM', LANES, unlisted) end
+  if unparked and parked_at > 0 then in_chunks('ZREM', PARKED, unparked) end
+  if claimable then in_chunks('ZADD', LANES, claimable) end
+  if ins then in_chunks('HSET', IN, ins) end
+  if texts then in_chunks('HSET', LANE, texts) end
   add_counts(COUNTS, { in_flight = -n, delivered = n })
 
-  local due = sooner(due_at, parked_at > 0 and #unparked > 0 and earliest(PARKED) or parked_at)
-  local lightest_now = #unlisted + #claimable > 0 and lightest() or lightest_was
+  local due = sooner(due_at, unparked and parked_at > 0 and earliest(PARKED) or parked_at)
+  local lightest_now = (unlisted or claimable) and lightest() or lightest_was
   if silent == '0' and lightest_now >= 0 and (lightest_was < 0 or lightest_now < lightest_was) then
     publish(num(due) .. ' ' .. lightest_now .. ' ' .. by)
   end

@@ -22,6 +22,14 @@ var (
 // Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts
 
+// SettleScripts returns settle with the part quick and without it, on the test's clock, and quick alone.
+func SettleScripts() (quick, whole, only conn.Script) {
+	quick = newScripts(true).settle
+	whole = conn.MakeScript(true, "settle", conn.PartOrder, conn.PartOutcome, settleSrc)
+	only = conn.MakeQuickScript(true, "settle", conn.PartQuick, "error('not usual')\n")
+	return quick, whole, only
+}
+
 // Stall makes a call that is not answered, while others are.
 func (s *Store) Stall(ctx context.Context) error {
 	return s.conn.At(ctx, "stall", conn.Home, func(p redis.Pipeliner) { p.Do(ctx, "blpop", s.home()+":nothing", 0) })

@@ -77,7 +77,7 @@ var Kinds = []Kind{
 	{Ends, "ENDS", "hash", OfNone, "finish.lua", "read/stats.go"},
 	{Jobs, "JOBS", "hash", OfNone, "job_turn.lua", "job.lua"},
 	{Fenced, "FENCED", "zset", OfInstance, "reap.lua", "claim.lua"},
-	{Attempts, "ATTEMPTS", "stream", OfNone, "sums.lua", "read/log_page.go"},
+	{Attempts, "ATTEMPTS", "stream", OfNone, "common.lua", "read/log_page.go"},
 	{Archive, "ARCHIVE", "hash", OfNone, "trim.lua", "read/log_read.go"},
 	{Health, "HEALTH", "hash", OfLanes, "health.lua", "home/health_read.go"},
 	{Added, "ADDED", "zset", OfInstance, "health.lua", "health.lua"},

@@ -23,7 +23,7 @@ import (
 type commands struct {
 	inLua string
 	inGo  []string
-	adds  bool // add_counts of sums.lua too
+	adds  bool // add_counts too
 }
 
 var (

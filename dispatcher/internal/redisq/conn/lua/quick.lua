@@ -4,6 +4,8 @@
 --   in_chunks, lane_of, lightest, match, max_window, micros, now, num, publish, read_fields, silent, sooner, sub, tag,
 --   write_log)
 --
+-- returns now, due, weight and all that settle returns; a call that is not usual goes on behind it
+--
 -- To create the functions and tables of all parts costs as much as to settle several deliveries, and in a cluster, or with many
 -- lanes, a call has only a few. So a call of which all is usual is settled here: first successes by leases of the caller, of
 -- lanes that nothing holds up, and nothing else is known of the deliveries. settle_quick looks at all of that before it

@@ -33,7 +33,8 @@ const (
 // Run takes the kinds in turn, and of a sweep only one page at a time, so no kind waits for
 // the end of a large lane. Requests that are lost when this process ends are made again: by
 // the next failure of a lane, by the comparison at the start of every instance, and for what
-// a sweep did not reach when it becomes due.
+// a sweep did not reach when it becomes due. Only the comparison of all endpoints is not: other
+// instances make it too, and a publish gives its lane the limits.
 type repairs struct {
 	registry *Registry
 	wake     wait.Signal

@@ -65,20 +65,14 @@ func (q *repairs) paused(ctx context.Context) error {
 	}
 }
 
-// every compares all endpoints with their lanes' copies. Only the loss of a part of the store needs that:
-// a lane that lost its copy is not among the stopped ones, and without deliveries nothing claims it.
-func (q *repairs) every(ctx context.Context) error {
-	var errs []error
-	for cursor := ""; ; {
-		copies, next, err := q.copies(ctx, cursor)
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		errs = append(errs, q.compare(ctx, copies, creationGrace))
-		if cursor = next; cursor == "" || ctx.Err() != nil {
-			return errors.Join(errs...)
-		}
+// page compares a page of all endpoints with their lanes' copies. Only the loss of a part of the store needs
+// that: a lane that lost its copy is not among the stopped ones, and without deliveries nothing claims it.
+func (q *repairs) page(ctx context.Context, cursor string) (next string, err error) {
+	copies, next, err := q.copies(ctx, cursor)
+	if err != nil {
+		return "", err
 	}
+	return next, q.compare(ctx, copies, creationGrace)
 }
 
 // copies reads the versions of the limits that the lanes of a page of endpoints have.

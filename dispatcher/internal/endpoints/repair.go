@@ -23,15 +23,16 @@ const (
 	maxGiveUps = 10_000
 )
 
-// repairs is the background work of a Registry, of three kinds:
+// repairs is the background work of a Registry, of four kinds:
 //   - It gives up destinations that failed for too long (giveup.go).
-//   - It compares lanes with their endpoints, and finishes changes that stopped half-way
-//     (compare.go).
+//   - It compares stopped lanes with their endpoints, and finishes changes that stopped
+//     half-way (compare.go).
+//   - It compares all endpoints with their lanes, after a loss (compare.go).
 //   - It sweeps lanes: it ends the deliveries of lanes that were disabled, deleted or cut
 //     (sweep.go).
 //
-// Run takes the kinds in turn, and of a sweep only one page at a time, so no kind waits for
-// the end of a large lane. Requests that are lost when this process ends are made again: by
+// Run takes the kinds in turn, and of a sweep or of all endpoints only one page at a time, so
+// no kind waits for the end of a large lane. Requests that are lost when this process ends are made again: by
 // the next failure of a lane, by the comparison at the start of every instance, and for what
 // a sweep did not reach when it becomes due. Only the comparison of all endpoints is not: other
 // instances make it too, and a publish gives its lane the limits.
@@ -45,13 +46,21 @@ type repairs struct {
 	giveUps  map[dispatcher.Lane]giveUp
 	sweeps   []*sweep
 	compares bool                                       // a comparison is requested, and has not begun
-	all      bool                                       // the next one takes all endpoints
 	rests    time.Time                                  // no comparison begins before
 	retries  time.Time                                  // when the last comparison, which failed, is repeated; zero: it worked
+	all      bool                                       // a comparison of all endpoints is requested, and has not begun
+	pages    pages                                      // the comparison of all endpoints that is running
 	logged   map[dispatcher.Lane]dispatcher.LaneFailing // lanes that were logged as failing
 
 	spent atomic.Int64 // commands of the running comparison, about
 	cost  atomic.Int64 // commands of the last comparison
+}
+
+// pages is how far a comparison of all endpoints is.
+type pages struct {
+	running bool
+	cursor  string    // of the next page
+	retries time.Time // no page before: the store did not respond
 }
 
 func newRepairs(r *Registry) *repairs {
@@ -75,7 +84,10 @@ func (q *repairs) suspect() {
 
 // suspectAll requests a comparison of all endpoints.
 func (q *repairs) suspectAll() {
-	q.request(func() { q.compares, q.all = q.registry.Store != nil, q.registry.Store != nil })
+	q.request(func() {
+		q.compares = q.registry.Store != nil
+		q.all = q.compares
+	})
 }
 
 // sweep requests a sweep of a lane. end is the last version of a deleted endpoint, which is
@@ -104,7 +116,9 @@ func (q *repairs) giveUp(lane dispatcher.Lane, g giveUp) {
 func (q *repairs) busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.working || len(q.giveUps) > 0 || len(q.sweeps) > 0 || q.compares && !time.Now().Before(q.rests)
+	now := time.Now()
+	return q.working || len(q.giveUps) > 0 || len(q.sweeps) > 0 ||
+		q.compares && !now.Before(q.rests) || (q.all || q.pages.running) && !now.Before(q.pages.retries)
 }
 
 // Run repairs until ctx ends.
@@ -125,12 +139,12 @@ func (q *repairs) Run(ctx context.Context) error {
 	return nil
 }
 
-// take returns the next thing to do. Without one, later is when a comparison may begin; nil:
-// none is requested.
+// take returns the next thing to do. Without one, later is when a comparison may begin or go on;
+// nil: none is requested.
 func (q *repairs) take() (do func(context.Context), later <-chan time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	kinds := []func() func(context.Context){q.takeGiveUp, q.takeComparison, q.takeSweep}
+	kinds := []func() func(context.Context){q.takeGiveUp, q.takeComparison, q.takePage, q.takeSweep}
 	for range kinds {
 		q.turn = (q.turn + 1) % len(kinds)
 		if do = kinds[q.turn](); do != nil {
@@ -140,7 +154,11 @@ func (q *repairs) take() (do func(context.Context), later <-chan time.Time) {
 	if q.working = do != nil; q.working {
 		return do, nil
 	}
-	if at, ok := q.nextComparison(); ok {
+	at, ok := q.nextComparison()
+	if q.pages.running && (!ok || q.pages.retries.Before(at)) {
+		at, ok = q.pages.retries, true
+	}
+	if ok {
 		later = time.After(time.Until(at))
 	}
 	return nil, later
@@ -161,6 +179,32 @@ func (q *repairs) takeComparison() func(context.Context) {
 	}
 	q.compares, q.retries = false, time.Time{}
 	return q.compareAll
+}
+
+// takePage takes the next page of all endpoints. A comparison that is requested while one runs
+// begins after it.
+func (q *repairs) takePage() func(context.Context) {
+	if q.all && !q.pages.running {
+		q.all, q.pages = false, pages{running: true}
+	}
+	if !q.pages.running || time.Now().Before(q.pages.retries) {
+		return nil
+	}
+	cursor := q.pages.cursor
+	return func(ctx context.Context) {
+		next, err := q.page(ctx, cursor)
+		if ctx.Err() != nil {
+			return
+		}
+		q.registry.Outages.Report("compare", err)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if err != nil {
+			q.pages.retries = time.Now().Add(compareRetry)
+			return
+		}
+		q.pages = pages{running: next != "", cursor: next}
+	}
 }
 
 func (q *repairs) takeSweep() func(context.Context) {
@@ -187,16 +231,9 @@ func (q *repairs) nextComparison() (at time.Time, ok bool) {
 
 // compareAll compares everything that may be half done. One failure does not stop the rest.
 func (q *repairs) compareAll(ctx context.Context) {
-	q.mu.Lock()
-	all := q.all
-	q.all = false
-	q.mu.Unlock()
 	q.spent.Store(0)
 	err := errors.Join(q.paused(ctx), q.deleted(ctx))
 	q.cost.Store(q.spent.Load())
-	if all {
-		err = errors.Join(err, q.every(ctx))
-	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -205,6 +242,5 @@ func (q *repairs) compareAll(ctx context.Context) {
 	defer q.mu.Unlock()
 	if q.rests = time.Now().Add(compareMin); err != nil {
 		q.retries = time.Now().Add(compareRetry)
-		q.all = q.all || all
 	}
 }

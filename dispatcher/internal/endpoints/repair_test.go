@@ -3,7 +3,9 @@ package endpoints
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +31,48 @@ func (q *large) Sweep(context.Context, string, dispatcher.Lane, string) (int, st
 
 func (q *large) Cut(context.Context, string, dispatcher.Lane, time.Time) (int, bool, error) {
 	q.end()
+	return 0, false, nil
+}
+
+// many is a store with a hundred pages of endpoints, and the queue with their lanes.
+type many struct {
+	dispatcher.EndpointStore
+	Lanes
+	listed []string // the cursors
+	fails  int      // how many times the second page can't be read
+	last   func()   // called after the last page
+}
+
+func (m *many) ListEndpoints(_ context.Context, f dispatcher.EndpointFilter) ([]*dispatcher.Endpoint, string, error) {
+	if m.listed = append(m.listed, f.Cursor); f.Cursor == "1" && m.fails > 0 {
+		m.fails--
+		return nil, "", dispatcher.ErrUnavailable
+	}
+	if f.Cursor == "99" {
+		m.last()
+		return nil, "", nil
+	}
+	n, _ := strconv.Atoi(f.Cursor)
+	return nil, strconv.Itoa(n + 1), nil
+}
+
+// laneless reads lanes of which none is stopped.
+type laneless struct{ LaneReads }
+
+func (laneless) LaneStates(context.Context, []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+	return nil, nil
+}
+
+func (laneless) StoppedLanes(context.Context, string) ([]dispatcher.StoppedLane, string, error) {
+	return nil, "", nil
+}
+
+func (m *many) DeletedEndpoints(context.Context, string) (map[string]int64, string, error) {
+	return nil, "", nil
+}
+
+func (m *many) Cut(context.Context, string, dispatcher.Lane, time.Time) (int, bool, error) {
+	m.last()
 	return 0, false, nil
 }
 
@@ -59,4 +103,29 @@ func TestALaneIsSweptAgainIfThatIsRequestedAfterItsSweepBegan(t *testing.T) {
 	require.True(t, q.busy())
 	q.sweep("u_1", 0)
 	require.Len(t, q.sweeps, 3, "what is accepted since may lie behind its cursor")
+}
+
+func TestAComparisonOfAllEndpointsDelaysNoOtherRepair(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	m := &many{last: cancel}
+	r := newTestRepairs(m)
+	r.Store, r.LaneReads = m, laneless{}
+	r.SuspectAll()
+	r.GiveUp("u_failing", nil, time.Now())
+	require.NoError(t, r.Run(ctx))
+	require.LessOrEqual(t, len(m.listed), 1, "a page at a time")
+}
+
+func TestAComparisonOfAllEndpointsGoesOnWhereItFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := &many{last: cancel, fails: 3}
+		r := newTestRepairs(m)
+		r.Store, r.LaneReads = m, laneless{}
+		r.SuspectAll()
+		require.NoError(t, r.Run(ctx))
+		require.Equal(t, []string{"", "1", "1", "1", "1", "2"}, m.listed[:6])
+		require.Len(t, m.listed, 103, "each page once, besides the three tries")
+		require.True(t, r.repairs.pages.running, "the last page came as Run ended")
+	})
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	d "github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
@@ -131,6 +133,29 @@ func TestARoomMakerThatHangsHoldsUpPublishesForAMoment(t *testing.T) {
 		out, err := r.Publish(t.Context(), messages("m", 1))
 		require.NoError(t, err)
 		require.ErrorIs(t, out[0].Err, d.ErrFull)
+		require.LessOrEqual(t, time.Since(began), time.Second)
+		r.stop(t)
+	})
+}
+
+func TestRoomMakersThatHangHoldUpPublishesTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, acceptsOnly)
+		r.queue.tight, r.queue.hangs = true, "trim"
+		r.start(t)
+		began := time.Now()
+		var g errgroup.Group
+		for k := range 4 {
+			g.Go(func() error {
+				out, err := r.Publish(t.Context(), messages(fmt.Sprint("m", k), 256))
+				if err == nil && !errors.Is(out[0].Err, d.ErrFull) {
+					err = fmt.Errorf("it was answered with %v", out[0].Err)
+				}
+				return err
+			})
+		}
+		require.NoError(t, g.Wait())
 		require.LessOrEqual(t, time.Since(began), time.Second)
 		r.stop(t)
 	})

@@ -169,8 +169,9 @@ const (
 type evictor struct {
 	engine *Engine
 
-	mu     sync.Mutex // one eviction at a time; guards logged
+	mu     sync.Mutex // one eviction at a time; guards the fields below
 	logged time.Time
+	failed time.Time // when the store last did not respond to an eviction
 }
 
 func newEvictor(e *Engine) *evictor {
@@ -178,11 +179,15 @@ func newEvictor(e *Engine) *evictor {
 }
 
 // makeRoom deletes the oldest finished deliveries until the wanted number was deleted, or
-// there are none. It reports whether it is worth trying to publish once more.
+// there are none. It reports whether it is worth trying to publish once more. If the store does not
+// respond, no eviction is tried for evictWithin, so publishes that wait for their turn fail together.
 func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 	e := r.engine
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if time.Since(r.failed) < evictWithin {
+		return false
+	}
 	call, cancel := context.WithTimeout(ctx, evictWithin)
 	defer cancel()
 	for made := false; ; made = true {
@@ -194,6 +199,7 @@ func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 		went := trimmed.Finished + trimmed.Seen
 		switch {
 		case went == 0 && err != nil:
+			r.failed = time.Now()
 			return false
 		case went == 0:
 			return true // another instance may have made room

@@ -201,7 +201,7 @@ func TestALongListGoesOnPageByPage(t *testing.T) {
 			t.Log(len(seen))
 			before := b.URL()
 			b.Click("link", "Older")
-			b.Until("the next page", func() bool { return b.URL() != before })
+			b.Wait("the next page", fmt.Sprintf("location.href !== %q && document.readyState === 'complete'", before))
 		}
 	}
 	require.Len(t, seen, 120, "%v", seen)

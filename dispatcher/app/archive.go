@@ -7,7 +7,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -29,12 +28,12 @@ type ArchiveOptions struct {
 }
 
 // newArchiver returns the archiver, which copies the store's log into the archive.
-func newArchiver(store *redisq.Store, e *engine.Engine, notify func(dispatcher.News), o Options) (*archiver.Archiver, error) {
+func newArchiver(store *redisq.Store, e *engine.Engine, notify func(dispatcher.News), o Options) (*archive.Archiver, error) {
 	a, err := postgres.Open(archiveOptions(o))
 	if err != nil {
 		return nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
-	return archiver.New(archiver.Options{
+	return archive.NewArchiver(archive.ArchiverOptions{
 		Source: admin.NewFeed(store), Archive: a, Name: e.Name(), Retention: o.Archive.Retention, Now: e.Now, Notify: notify, Log: o.Log,
 	}), nil
 }
@@ -68,7 +67,7 @@ func awaitArchive(ctx context.Context, store *redisq.Store, progress func()) (al
 	}
 	within := archivedWithin
 	if store.Polls() { // instances can't be notified
-		within += archiver.PollEvery(len(in))
+		within += archive.PollEvery(len(in))
 	}
 	asked := time.Time{}
 	for began := time.Now(); ; {

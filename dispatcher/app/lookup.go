@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
@@ -19,7 +18,7 @@ import (
 
 // openLookup returns the lookup in store and archive; nil if there is no archive. It opens no
 // connection, because the archive may be down. end closes its connections.
-func openLookup(e *engine.Engine, store *redisq.Store, o Options) (queries *archiver.Lookup, end func(), err error) {
+func openLookup(e *engine.Engine, store *redisq.Store, o Options) (queries *archive.Lookup, end func(), err error) {
 	if o.Archive.URL == "" {
 		return nil, func() {}, nil
 	}
@@ -27,7 +26,7 @@ func openLookup(e *engine.Engine, store *redisq.Store, o Options) (queries *arch
 	if err != nil {
 		return nil, nil, fmt.Errorf("ARCHIVE_URL: %w", err)
 	}
-	queries = archiver.NewLookup(archiver.LookupOptions{
+	queries = archive.NewLookup(archive.LookupOptions{
 		Live: e, Lanes: e.Registry(), Store: store.Deliveries, Cursors: store, Archive: reader, Decode: conn.DecodeHead, Log: o.Log,
 		Comparing: func(ctx context.Context) (bool, error) {
 			due, _, err := stillToCompare(ctx, store, reader)
@@ -55,7 +54,7 @@ type Exported struct {
 func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Exported) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportEnds(ctx, x.Of, func(e *archive.End) error {
-			d := archiver.DeliveryOf(e, headOf(e.ID.Message, e.Head))
+			d := archive.DeliveryOf(e, headOf(e.ID.Message, e.Head))
 			d.URL = cmp.Or(e.Attempt.URL, d.URL)
 			return each(&Exported{Delivery: api.Listed(&d), Last: e.Attempt})
 		}, x.Progress)
@@ -67,7 +66,7 @@ func ExportDeliveries(ctx context.Context, o Options, x Export, each func(*Expor
 func ExportMessages(ctx context.Context, o Options, x Export, each func(m *dispatcher.Message, size int) error) error {
 	return withReader(o, func(r *postgres.Reader) error {
 		return r.ExportMessages(ctx, x.Of, x.Bodies, func(f *archive.Found) error {
-			m := archiver.MessageOf(f, headOf(f.Message.ID, f.Head))
+			m := archive.MessageOf(f, headOf(f.Message.ID, f.Head))
 			return each(&m, f.Size)
 		}, x.Progress)
 	})

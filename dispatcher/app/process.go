@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/endpoints"
@@ -50,9 +50,9 @@ type process struct {
 	tail      *engine.Tail
 	tracer    trace.Tracer // nil: nothing is traced
 
-	relay    *relay.Relay       // nil: no outbox
-	archiver *archiver.Archiver // nil: no archive
-	lookup   *archiver.Lookup   // nil: no archive
+	relay    *relay.Relay      // nil: no outbox
+	archiver *archive.Archiver // nil: no archive
+	lookup   *archive.Lookup   // nil: no archive
 
 	stopping *atomic.Bool // true: it is not ready any more
 	close    func()       // closes the lookup's connections

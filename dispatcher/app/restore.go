@@ -5,23 +5,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
+	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 )
 
 // Restored is the result of a restore.
-type Restored = archiver.RestoreReport
+type Restored = archive.RestoreReport
 
 // RestoredSealed counts restored data that no key opens.
-type RestoredSealed = archiver.RestoreSealed
+type RestoredSealed = archive.RestoreSealed
 
 // LostEndpoint is an endpoint that is missing, although its deliveries were restored.
-type LostEndpoint = archiver.LostEndpoint
+type LostEndpoint = archive.LostEndpoint
 
 // RestoreStep is the progress of a restore.
-type RestoreStep = archiver.RestoreStep
+type RestoreStep = archive.RestoreStep
 
 // RestoreOptions configure a restore.
 type RestoreOptions struct {
@@ -44,7 +44,7 @@ func Restore(ctx context.Context, o Options, r RestoreOptions) (out Restored, er
 	}
 	defer vault.Close()
 	err = withStore(ctx, o, func(store *redisq.Store) error {
-		out, err = archiver.Restore(ctx, archiver.RestoreOptions{
+		out, err = archive.Restore(ctx, archive.RestoreOptions{
 			From: vault, To: admin.NewRestoreTarget(store, r.By), IntoRunning: r.IntoRunning, Dead: r.Dead, DryRun: r.DryRun,
 			Wait:   restoreWaits,
 			Limits: o.Engine.Keep, By: r.By, Progress: r.Progress,

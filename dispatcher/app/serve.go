@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/egress"
 	"github.com/hookladder/hookladder/dispatcher/internal/engine"
@@ -26,8 +25,8 @@ import (
 type readiness struct {
 	engine   *engine.Engine
 	stopping *atomic.Bool
-	archiver *archiver.Archiver // nil: not reported
-	torn     func() error       // nothing is done in a part of the store until it is repaired
+	archiver *archive.Archiver // nil: not reported
+	torn     func() error      // nothing is done in a part of the store until it is repaired
 }
 
 // Alive returns an error if the process is stuck.

@@ -1,15 +1,40 @@
-// Package archive defines the types and ports of the archive: a durable copy of every
-// message, every attempt with its proof, and the unfinished deliveries. It knows no
-// technology.
+// Package archive keeps a durable copy of every message, every attempt with its proof, and the
+// unfinished deliveries. It copies the store's log into the archive, queries both, and restores a
+// lost store. It knows no technology: its ports are in ports.go and find.go.
 //
-// Data flows in this order:
-//   - The store writes a log for each partition. A Source reads it as Parts, in the order
-//     of the log.
-//   - Package archiver passes the Parts to an Archive, which stores each one together with
-//     its end position in one transaction. So a Part that is read twice is stored once.
-//   - Fold applies Parts to the unfinished deliveries.
-//   - A Finder returns messages and ends to the API.
-//   - A Vault and a Target restore a lost store.
+// Package app runs one Archiver in each instance. A pass does the following:
+//   - lease partitions of the archive (Archive.Lease),
+//   - read their logs as Parts, in the order of the log (Source.Read),
+//   - write the Parts, each with its end position in one transaction, so that a Part that is
+//     read twice is stored once (Archive.Write). Fold computes from them which deliveries are
+//     unfinished,
+//   - report to the store what is archived, so that it may trim its log (Source.Archived),
+//   - compare one page of unfinished deliveries, if a comparison is due (walk.go,
+//     records.go).
+//
+// Deliveries never wait for it. While the archive is down, the store keeps its log up to
+// ARCHIVE_BACKLOG, and the archiver continues at its last position.
+//
+// Each partition is archived by one instance at a time. If the instance stops, its lease
+// ends after LeaseTime and another instance continues at the archive's position.
+//
+// A Lookup queries deliveries in the store and in the archive (lookup.go), so that callers need
+// not know which of them has a delivery. The store is queried first, because it has the
+// current state. The archive, a Finder, has the deliveries that the store deleted. While the
+// archive is down, the store's result is returned. It reports how far back it is complete.
+//
+// Restore restores a lost store, a Target, from its archive, a Vault (restore.go): endpoints,
+// paused lanes, known ids and all unfinished deliveries, each at its rung of the ladder. The
+// restore command calls it. It runs these steps in order:
+//   - lock the archive and find out what was lost,
+//   - stop instances from archiving older data (Vault.Sever),
+//   - stop the store from accepting messages and making attempts (Target.Hold),
+//   - restore endpoints, known ids, unfinished and then dead deliveries,
+//   - record the restore and release the store.
+//
+// A restore may be stopped at any time, even by a crash, and run again, because existing
+// data are not changed. Until it ends, the store accepts no message, because a repeat of a
+// delivered message would look new.
 package archive
 
 import (

@@ -10,8 +10,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
-func at(seconds int) time.Time { return time.Unix(1000+int64(seconds), 0).UTC() }
-
 func of(id string) dispatcher.DeliveryID {
 	return dispatcher.DeliveryID{Lane: "u_1", Message: id}
 }

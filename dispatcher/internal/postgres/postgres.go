@@ -3,7 +3,7 @@
 // unfinished deliveries are in one small table.
 //
 // Its types follow its callers:
-//   - Archive is written by package archiver: Lease, then Write and See, and Maintain for
+//   - Archive is written by an Archiver: Lease, then Write and See, and Maintain for
 //     the months.
 //   - Reader answers lookups and exports.
 //   - Vault is read by the restore command, and Eraser is used by the forget command.

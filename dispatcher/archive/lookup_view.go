@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // mostHistory is the number of attempts that are returned of a delivery, the newest, same as
@@ -45,7 +44,7 @@ func (l *Lookup) Message(ctx context.Context, id string) (dispatcher.MessageView
 
 // gone returns a message that only the archive has. If the archive has a delivery as
 // unfinished, its end is in a gap of the log, or the store lost its last moments.
-func (l *Lookup) gone(ctx context.Context, found *archive.Found) (v dispatcher.MessageView, err error) {
+func (l *Lookup) gone(ctx context.Context, found *Found) (v dispatcher.MessageView, err error) {
 	if v, err = l.view(ctx, found); err != nil || allEnded(&v) {
 		return v, err
 	}
@@ -78,7 +77,7 @@ func whole(v *dispatcher.MessageView) bool {
 }
 
 // view returns a message that only the archive has.
-func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.MessageView, error) {
+func (l *Lookup) view(ctx context.Context, found *Found) (dispatcher.MessageView, error) {
 	v := dispatcher.MessageView{Message: MessageOf(found, l.head(ctx, found.Message.ID, found.Head))}
 	for i := range found.Deliveries {
 		v.Deliveries = append(v.Deliveries, deliveryOf(&v.Message, &found.Deliveries[i]))
@@ -87,7 +86,7 @@ func (l *Lookup) view(ctx context.Context, found *archive.Found) (dispatcher.Mes
 }
 
 // complete adds the deleted deliveries and attempts of a message to the store's view.
-func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *archive.Found) (dispatcher.MessageView, error) {
+func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *Found) (dispatcher.MessageView, error) {
 	if v.Message.Body == nil && found.HasBody {
 		v.Message.Body, v.Message.Apart = found.Message.Body, nil
 	}
@@ -111,7 +110,7 @@ func (l *Lookup) complete(ctx context.Context, v dispatcher.MessageView, found *
 
 // MessageOf builds a message from its record's head and the archive's columns. If a body is not
 // kept, it sets only the size. head may be nil: unknown.
-func MessageOf(found *archive.Found, head *dispatcher.Message) dispatcher.Message {
+func MessageOf(found *Found, head *dispatcher.Message) dispatcher.Message {
 	m := dispatcher.Message{ID: found.Message.ID}
 	if head != nil {
 		m = *head
@@ -141,7 +140,7 @@ func (l *Lookup) head(ctx context.Context, id string, head []byte) *dispatcher.M
 }
 
 // deliveryOf builds a delivery from its events.
-func deliveryOf(m *dispatcher.Message, f *archive.FoundDelivery) dispatcher.Delivery {
+func deliveryOf(m *dispatcher.Message, f *FoundDelivery) dispatcher.Delivery {
 	l := life{d: named(f.ID, m)}
 	for i := range f.Events {
 		l.event(&f.Events[i])
@@ -180,23 +179,23 @@ type life struct {
 // unknownEnd is reported for a delivery whose end was not archived.
 const unknownEnd = "it ended, and the part of the log with its result was cut before it was archived"
 
-func (l *life) event(e *archive.Event) {
+func (l *life) event(e *Event) {
 	d := &l.d
-	if e.Kind != archive.Late && e.Kind != archive.Restored {
+	if e.Kind != Late && e.Kind != Restored {
 		d.Attempts = max(d.Attempts, e.Attempt.Number)
 	}
 	if a, made := e.Made(d.URL); made {
 		d.History = append(d.History, a)
 	}
 	switch e.Kind {
-	case archive.Resent:
+	case Resent:
 		d.Status, d.Ended, d.Reason, d.LastError = "", time.Time{}, "", ""
 		if e.Anew {
 			l.base = e.Attempt.Number
 		}
-	case archive.Retry:
+	case Retry:
 		d.Status, d.Due = dispatcher.StatusRetrying, e.At.Add(e.Wait)
-	case archive.Forgotten:
+	case Forgotten:
 		if !d.Status.Ended() { // it was unfinished: nothing more is sent
 			l.end(e, dispatcher.StatusCancelled)
 		}
@@ -207,13 +206,13 @@ func (l *life) event(e *archive.Event) {
 	}
 }
 
-func (l *life) end(e *archive.Event, status dispatcher.Status) {
+func (l *life) end(e *Event, status dispatcher.Status) {
 	d := &l.d
 	d.Status, d.Ended, d.Due, d.Reason, d.LastError = status, e.At, time.Time{}, e.Reason, ""
 	if status == dispatcher.StatusDelivered && d.Delivered.IsZero() {
 		d.Delivered = e.At
 	}
-	if e.Kind == archive.Lost {
+	if e.Kind == Lost {
 		d.LastError = unknownEnd
 	}
 }
@@ -223,7 +222,7 @@ const unknownFate = "it is not known how it ended: part of its log was cut befor
 
 // unknown handles a delivery whose acceptance was cut from the log. The archive has no row of
 // it that a comparison could end.
-func (l *life) unknown(events []archive.Event) {
+func (l *life) unknown(events []Event) {
 	d := &l.d
 	d.Due = time.Time{}
 	if !d.Delivered.IsZero() { // and attempted again, by a store that lost its last moments
@@ -237,7 +236,7 @@ func (l *life) unknown(events []archive.Event) {
 }
 
 // unfinished sets the status of a delivery that the store should have.
-func (l *life) unfinished(o *archive.Open) {
+func (l *life) unfinished(o *Open) {
 	d := &l.d
 	d.Attempts, l.base, l.beside = max(d.Attempts, o.Attempts), o.Base, o.Beside
 	d.Due = o.Due

@@ -1,4 +1,4 @@
-package archiver_test
+package archive_test
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 // store is a source in memory. Entry n of a partition stands at 0-n.
@@ -274,9 +273,9 @@ func newWorld() *world {
 }
 
 // start runs an archiver until stop, which lets it release what it holds, or kill.
-func (w *world) start(t *testing.T, name string) (a *archiver.Archiver, stop func()) {
+func (w *world) start(t *testing.T, name string) (a *archive.Archiver, stop func()) {
 	t.Helper()
-	a = archiver.New(archiver.Options{
+	a = archive.NewArchiver(archive.ArchiverOptions{
 		Source: w.store, Archive: w.keeper, Name: name, Now: time.Now, Notify: func(n dispatcher.News) { w.news = append(w.news, n) },
 		Log: w.log,
 	})

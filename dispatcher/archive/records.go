@@ -1,10 +1,8 @@
-package archiver
+package archive
 
 import (
 	"context"
 	"time"
-
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // endpointsTime limits the comparison of endpoints in one pass, because archiving waits for it.
@@ -35,13 +33,13 @@ func newRecords() records {
 // compareReason is the reason to compare a partition's records. A new gap is a new reason.
 type compareReason struct {
 	epoch string
-	gap   archive.Position
+	gap   Position
 }
 
 // compareRecords compares the endpoints and the paused lanes of a partition. It reports
 // whether that is done by a comparison that began after the reason arose. Until then each
 // pass calls it again, and maintain runs the comparison.
-func (a *Archiver) compareRecords(ctx context.Context, h *archive.PartitionLease, gap archive.Position) (done bool, err error) {
+func (a *Archiver) compareRecords(ctx context.Context, h *PartitionLease, gap Position) (done bool, err error) {
 	why := compareReason{epoch: h.Epoch, gap: gap}
 	if a.records.done[h.Partition] == why {
 		return true, a.keepPausedLanes(ctx, h)
@@ -53,7 +51,7 @@ func (a *Archiver) compareRecords(ctx context.Context, h *archive.PartitionLease
 }
 
 // keepPausedLanes stores which lanes of a partition are paused.
-func (a *Archiver) keepPausedLanes(ctx context.Context, h *archive.PartitionLease) error {
+func (a *Archiver) keepPausedLanes(ctx context.Context, h *PartitionLease) error {
 	kept, err := a.archive.PausedLanes(ctx, h.Epoch)
 	if err != nil {
 		return err
@@ -63,7 +61,7 @@ func (a *Archiver) keepPausedLanes(ctx context.Context, h *archive.PartitionLeas
 		return err
 	}
 	if now.Epoch != h.Epoch {
-		return archive.ErrMoved // it was emptied in the meantime
+		return ErrMoved // it was emptied in the meantime
 	}
 	return a.archive.KeepPausedLanes(ctx, a.o.Name, now)
 }

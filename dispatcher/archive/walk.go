@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // A walk compares the unfinished deliveries in the archive with the store's. It finds
@@ -26,14 +25,14 @@ const compareTime = gatherTime
 
 // runningWalk is the state of a running walk.
 type runningWalk struct {
-	archive.Walk
+	Walk
 	began  time.Time
 	cursor string // of the next page
 	read   bool   // the last page is read
 
 	records bool // endpoints and paused lanes are compared too
 
-	until  *archive.Position       // the log must be archived up to here before a delivery is lost; nil if unknown
+	until  *Position               // the log must be archived up to here before a delivery is lost; nil if unknown
 	absent []dispatcher.DeliveryID // deliveries that the store does not have; the log may still have their end
 
 	messages, seen, lost int
@@ -41,7 +40,7 @@ type runningWalk struct {
 
 // gapOf returns the newest gap in a partition's log. If the store's position is after the
 // archive's, the archive lost the part between.
-func gapOf(h *archive.PartitionLease, s *archive.State) archive.Position {
+func gapOf(h *PartitionLease, s *State) Position {
 	gap := newest(h.Gap, s.Gap)
 	if s.At.After(h.At) {
 		gap = newest(gap, s.At)
@@ -49,7 +48,7 @@ func gapOf(h *archive.PartitionLease, s *archive.State) archive.Position {
 	return gap
 }
 
-func newest(a, b archive.Position) archive.Position {
+func newest(a, b Position) Position {
 	if b.After(a) {
 		return b
 	}
@@ -58,7 +57,7 @@ func newest(a, b archive.Position) archive.Position {
 
 // walkOf returns the walk that a partition needs, or nil. A gap is closed only by a walk
 // that began after it.
-func (a *Archiver) walkOf(h *archive.PartitionLease, s *archive.State) *runningWalk {
+func (a *Archiver) walkOf(h *PartitionLease, s *State) *runningWalk {
 	gap, w := gapOf(h, s), a.walks[h.Partition]
 	switch {
 	case !h.Began && !gap.After(h.Walked):
@@ -67,7 +66,7 @@ func (a *Archiver) walkOf(h *archive.PartitionLease, s *archive.State) *runningW
 	case w != nil && w.Epoch == h.Epoch:
 		return w
 	}
-	w = &runningWalk{began: time.Now(), Walk: archive.Walk{
+	w = &runningWalk{began: time.Now(), Walk: Walk{
 		Partition: h.Partition, Epoch: h.Epoch, Name: time.Now().UnixNano(), Gap: gap, Left: 1,
 	}}
 	a.walks[h.Partition] = w
@@ -76,7 +75,7 @@ func (a *Archiver) walkOf(h *archive.PartitionLease, s *archive.State) *runningW
 
 // compare runs one step of each walk until compareTime is over. It reports whether another
 // step can run at once. A step that waits for the log or for the endpoints can't.
-func (a *Archiver) compare(ctx context.Context, states []archive.State) (more bool, err error) {
+func (a *Archiver) compare(ctx context.Context, states []State) (more bool, err error) {
 	began, left := time.Now(), 0.0
 	var errs []error
 	for i := range states {
@@ -107,7 +106,7 @@ func (a *Archiver) compare(ctx context.Context, states []archive.State) (more bo
 
 // step reads the next page of a walk. After the last page it queries unseen deliveries, and
 // then compares endpoints and paused lanes. It reports whether it waits.
-func (a *Archiver) step(ctx context.Context, h *archive.PartitionLease, s *archive.State, w *runningWalk) (waits bool, err error) {
+func (a *Archiver) step(ctx context.Context, h *PartitionLease, s *State, w *runningWalk) (waits bool, err error) {
 	if !w.read {
 		return false, a.readPage(ctx, h, w)
 	}
@@ -136,7 +135,7 @@ func (a *Archiver) step(ctx context.Context, h *archive.PartitionLease, s *archi
 }
 
 // endLost ends deliveries that neither the store nor the log has.
-func (a *Archiver) endLost(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
+func (a *Archiver) endLost(ctx context.Context, h *PartitionLease, w *runningWalk) error {
 	if len(w.absent) == 0 {
 		return nil
 	}
@@ -153,7 +152,7 @@ func (a *Archiver) endLost(ctx context.Context, h *archive.PartitionLease, w *ru
 }
 
 // endWalk ends a walk.
-func (a *Archiver) endWalk(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
+func (a *Archiver) endWalk(ctx context.Context, h *PartitionLease, w *runningWalk) error {
 	if err := a.archive.EndWalk(ctx, a.o.Name, w.Walk); err != nil {
 		return err
 	}
@@ -168,9 +167,9 @@ func (a *Archiver) endWalk(ctx context.Context, h *archive.PartitionLease, w *ru
 const leftLeast = 0.01
 
 // readPage reads a page of a walk and stores it.
-func (a *Archiver) readPage(ctx context.Context, h *archive.PartitionLease, w *runningWalk) error {
+func (a *Archiver) readPage(ctx context.Context, h *PartitionLease, w *runningWalk) error {
 	page, err := a.source.Unfinished(ctx, h.Partition, w.cursor)
-	if errors.Is(err, archive.ErrServerChanged) {
+	if errors.Is(err, ErrServerChanged) {
 		a.o.Log.Info("the store's server was restarted or replaced: the comparison with the archive begins again", "partition", h.Partition)
 		w.cursor, w.messages, w.seen, w.Left = "", 0, 0, 1
 		return nil
@@ -189,9 +188,9 @@ func (a *Archiver) readPage(ctx context.Context, h *archive.PartitionLease, w *r
 }
 
 // storePage stores a page of a walk.
-func (a *Archiver) storePage(ctx context.Context, h *archive.PartitionLease, w *runningWalk, page *archive.Page) error {
+func (a *Archiver) storePage(ctx context.Context, h *PartitionLease, w *runningWalk, page *Page) error {
 	if page.Epoch != h.Epoch {
-		return archive.ErrMoved // it was emptied in the meantime
+		return ErrMoved // it was emptied in the meantime
 	}
 	if len(page.Open) == 0 {
 		return nil
@@ -204,7 +203,7 @@ func (a *Archiver) storePage(ctx context.Context, h *archive.PartitionLease, w *
 }
 
 // queryUnseen queries the store by id for deliveries that a walk has not seen.
-func (a *Archiver) queryUnseen(ctx context.Context, h *archive.PartitionLease, w *runningWalk, ids []dispatcher.DeliveryID) error {
+func (a *Archiver) queryUnseen(ctx context.Context, h *PartitionLease, w *runningWalk, ids []dispatcher.DeliveryID) error {
 	page, err := a.source.UnfinishedOf(ctx, h.Partition, ids)
 	if err != nil {
 		return err

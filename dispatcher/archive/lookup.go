@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // LookupLive is the engine, which queries the store. It has the same methods as the API's ports.
@@ -61,7 +60,7 @@ type LookupOptions struct {
 	Lanes   LookupLanes
 	Store   LookupStore
 	Cursors LookupCursors
-	Archive archive.Finder
+	Archive Finder
 	Decode  DecodeFunc
 	Log     *slog.Logger
 	// Comparing reports whether the comparison of archive and store is not finished.
@@ -74,7 +73,7 @@ type Lookup struct {
 	lanes   LookupLanes
 	store   LookupStore
 	cursors LookupCursors
-	archive archive.Finder
+	archive Finder
 	decode  DecodeFunc
 	log     *slog.Logger
 
@@ -88,7 +87,7 @@ func NewLookup(o LookupOptions) *Lookup {
 
 // find queries the archive for a message. It returns dispatcher.ErrArchiveAway if the archive
 // does not respond.
-func (l *Lookup) find(ctx context.Context, id string) (*archive.Found, error) {
+func (l *Lookup) find(ctx context.Context, id string) (*Found, error) {
 	found, err := l.archive.Find(ctx, id)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		l.logAway(ctx, err)

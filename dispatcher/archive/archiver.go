@@ -1,38 +1,4 @@
-// Package archiver copies the store's log into the archive, queries both, and restores a lost
-// store. Package archive has the words and ports of the archive.
-//
-// Package app runs one Archiver in each instance. A pass does the following:
-//   - lease partitions of the archive (Archive.Lease),
-//   - read their logs (Source.Read),
-//   - write the parts in one transaction (Archive.Write),
-//   - report to the store what is archived, so that it may trim its log (Source.Archived),
-//   - compare one page of unfinished deliveries, if a comparison is due (walk.go,
-//     records.go).
-//
-// Deliveries never wait for it. While the archive is down, the store keeps its log up to
-// ARCHIVE_BACKLOG, and the archiver continues at its last position.
-//
-// Each partition is archived by one instance at a time. If the instance stops, its lease
-// ends after archive.LeaseTime and another instance continues at the archive's position.
-//
-// A Lookup queries deliveries in the store and in the archive (lookup.go), so that callers need
-// not know which of them has a delivery. The store is queried first, because it has the
-// current state. The archive has the deliveries that the store deleted. While the archive is
-// down, the store's result is returned. It reports how far back it is complete.
-//
-// Restore restores a lost store from its archive (restore.go): endpoints, paused lanes, known
-// ids and all unfinished deliveries, each at its rung of the ladder. The restore command
-// calls it. It runs these steps in order:
-//   - lock the archive and find out what was lost,
-//   - stop instances from archiving older data (Vault.Sever),
-//   - stop the store from accepting messages and making attempts (Target.Hold),
-//   - restore endpoints, known ids, unfinished and then dead deliveries,
-//   - record the restore and release the store.
-//
-// A restore may be stopped at any time, even by a crash, and run again, because existing
-// data are not changed. Until it ends, the store accepts no message, because a repeat of a
-// delivered message would look new.
-package archiver
+package archive
 
 import (
 	"context"
@@ -43,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
 )
 
@@ -55,7 +20,7 @@ const (
 	mostLines = 4096
 	mostBytes = 8 << 20
 
-	holdEvery = archive.LeaseTime / 3
+	holdEvery = LeaseTime / 3
 
 	// A lost notification is made up for by polling the log. A poll takes some five
 	// commands for each partition, which is a third of a command a second.
@@ -73,10 +38,10 @@ func PollEvery(partitions int) time.Duration {
 	return max(pollEvery, time.Duration(partitions)*pollPartition)
 }
 
-// Options say what to archive, and where.
-type Options struct {
-	Source    archive.Source
-	Archive   archive.Archive
+// ArchiverOptions say what to archive, and where.
+type ArchiverOptions struct {
+	Source    Source
+	Archive   Archive
 	Name      string        // of this instance
 	Retention time.Duration // of the archive; 0 keeps all
 	Now       func() time.Time
@@ -86,16 +51,16 @@ type Options struct {
 
 // Archiver copies a store's log into an archive.
 type Archiver struct {
-	o       Options
-	source  archive.Source
-	archive archive.Archive
+	o       ArchiverOptions
+	source  Source
+	archive Archive
 	changed wait.Signal // the store's log has changed
 
 	// The fields below are used by Run's goroutine only.
-	wants          []archive.Want
-	leases         map[int]*archive.PartitionLease
-	unreported     []archive.Part // written, but not reported to the store yet
-	renewed        time.Time      // when leases was read
+	wants          []Want
+	leases         map[int]*PartitionLease
+	unreported     []Part    // written, but not reported to the store yet
+	renewed        time.Time // when leases was read
 	records        records
 	walks          map[int]*runningWalk // running comparisons, by partition
 	maintained     time.Time            // when the months were maintained last
@@ -106,14 +71,14 @@ type Archiver struct {
 	stopping       bool                 // Run archives the rest of the log and starts nothing else
 
 	mu     sync.Mutex // guards status
-	status archive.Status
+	status Status
 }
 
-// New returns an Archiver.
-func New(o Options) *Archiver {
+// NewArchiver returns an Archiver.
+func NewArchiver(o ArchiverOptions) *Archiver {
 	return &Archiver{
 		o: o, source: o.Source, archive: o.Archive, changed: wait.NewSignal(),
-		leases: map[int]*archive.PartitionLease{}, dropped: map[string]int64{}, records: newRecords(), walks: map[int]*runningWalk{},
+		leases: map[int]*PartitionLease{}, dropped: map[string]int64{}, records: newRecords(), walks: map[int]*runningWalk{},
 	}
 }
 
@@ -123,15 +88,15 @@ func (a *Archiver) Wake() {
 }
 
 // Status returns the state of archiving on this instance.
-func (a *Archiver) Status() archive.Status {
+func (a *Archiver) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.status
 }
 
 // Figures returns the status and the progress over all partitions.
-func (a *Archiver) Figures(ctx context.Context) (archive.Figures, error) {
-	f := archive.Figures{Status: a.Status()}
+func (a *Archiver) Figures(ctx context.Context) (Figures, error) {
+	f := Figures{Status: a.Status()}
 	states, err := a.source.States(ctx, a.source.All())
 	for i := range states {
 		s := &states[i]
@@ -191,7 +156,7 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
-	if errors.Is(err, archive.ErrMoved) { // another instance owns it now
+	if errors.Is(err, ErrMoved) { // another instance owns it now
 		a.o.Log.Info("another instance archives this partition, or the store was emptied: the partitions are read again", "err", err)
 		clear(a.leases)
 		a.wants = nil // the store may have other data now
@@ -203,7 +168,7 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	a.failures++
-	if errors.Is(err, archive.ErrVersion) {
+	if errors.Is(err, ErrVersion) {
 		return versionPause
 	}
 	return wait.Backoff(a.failures, firstPause, mostPause)
@@ -212,7 +177,7 @@ func (a *Archiver) report(ctx context.Context, err error) time.Duration {
 // reportUp logs once that the archive is down and once that it is back. If the store is down,
 // the engine logs it.
 func (a *Archiver) reportUp(err error) {
-	if err != nil && !errors.Is(err, archive.ErrUnavailable) && !errors.Is(err, archive.ErrVersion) {
+	if err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrVersion) {
 		if a.failures == 0 && !errors.Is(err, dispatcher.ErrUnavailable) {
 			a.o.Log.Error("reading the store for the archive failed", "err", err)
 		}
@@ -281,7 +246,7 @@ func (a *Archiver) renew(ctx context.Context) error {
 	for i := range a.wants {
 		a.wants[i].Old = true
 	}
-	now := make(map[int]*archive.PartitionLease, len(leases))
+	now := make(map[int]*PartitionLease, len(leases))
 	orphans := int64(0)
 	for i := range leases {
 		h := &leases[i]
@@ -319,10 +284,10 @@ func (a *Archiver) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.wants = make([]archive.Want, 0, len(states))
+	a.wants = make([]Want, 0, len(states))
 	for i := range states {
 		s := &states[i]
-		a.wants = append(a.wants, archive.Want{Partition: s.Partition, Epoch: s.Epoch, At: s.At})
+		a.wants = append(a.wants, Want{Partition: s.Partition, Epoch: s.Epoch, At: s.At})
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // accepted returns a page of both in the order of acceptance. A delivery has one place in that
@@ -50,11 +49,11 @@ func (l *Lookup) accepted(ctx context.Context, f dispatcher.Filter) (dispatcher.
 type acceptedQuery struct {
 	l    *Lookup
 	f    dispatcher.Filter
-	of   archive.Filter
+	of   Filter
 	from *dispatcher.EndPlace
-	page dispatcher.Page  // the store's
-	kept *archive.EndPage // nil: the archive did not respond, or its reply was not needed
-	left bool             // its reply was not needed
+	page dispatcher.Page // the store's
+	kept *EndPage        // nil: the archive did not respond, or its reply was not needed
+	left bool            // its reply was not needed
 }
 
 // recent reports whether all deliveries that the store deleted are older than its page. Then
@@ -110,8 +109,8 @@ func (q *acceptedQuery) join(ctx context.Context, forgot bool) (err error) {
 }
 
 // archivedOf returns a filter for the archive.
-func archivedOf(f *dispatcher.Filter) archive.Filter {
-	return archive.Filter{
+func archivedOf(f *dispatcher.Filter) Filter {
+	return Filter{
 		Tenants: f.Tenants, Subjects: f.Subjects, SubjectLike: f.SubjectLike, Lanes: f.Lanes, Topics: f.Topics, Statuses: endsOf(f), Reasons: f.Reasons,
 		Since: f.Since, Until: f.Until, Limit: f.Limit,
 	}

@@ -1,4 +1,4 @@
-package archiver_test
+package archive_test
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -41,13 +40,13 @@ type lookupWorld struct {
 	between   func()
 }
 
-func newLookupWorld(t testing.TB, seed uint64) (*lookupWorld, *archiver.Lookup) {
+func newLookupWorld(t testing.TB, seed uint64) (*lookupWorld, *archive.Lookup) {
 	w := &lookupWorld{
 		TB: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: start,
 		live: map[dispatcher.DeliveryID]dispatcher.Delivery{}, kept: map[dispatcher.DeliveryID]archive.End{},
 		views: map[string]dispatcher.MessageView{}, found: map[string]*archive.Found{},
 	}
-	return w, archiver.NewLookup(archiver.LookupOptions{
+	return w, archive.NewLookup(archive.LookupOptions{
 		Live: w, Lanes: w, Store: w, Cursors: w, Archive: finder{w}, Log: slog.New(slog.DiscardHandler),
 		Comparing: func(context.Context) (bool, error) {
 			if w.away {

@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // deliveries returns a page of deliveries. First come unfinished deliveries, which only the
@@ -135,7 +134,7 @@ func (l *Lookup) ends(ctx context.Context, f dispatcher.Filter, from *dispatcher
 }
 
 // kept queries a page of the archive. nil: it does not respond.
-func (l *Lookup) kept(ctx context.Context, f archive.Filter) (*archive.EndPage, error) {
+func (l *Lookup) kept(ctx context.Context, f Filter) (*EndPage, error) {
 	page, err := l.archive.Ends(ctx, f)
 	if err != nil {
 		l.logAway(ctx, err)
@@ -152,7 +151,7 @@ type mergeBy struct {
 
 // merge merges the archive's page into the store's. Each has a last place, and the result is
 // complete up to the nearer one.
-func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *archive.EndPage, by mergeBy) error {
+func (l *Lookup) merge(ctx context.Context, page *dispatcher.Page, kept *EndPage, by mergeBy) error {
 	added, err := l.added(ctx, page.Deliveries, kept.Ends)
 	if err != nil {
 		return err
@@ -182,7 +181,7 @@ func placeOf(d *dispatcher.Delivery) dispatcher.EndPlace {
 
 // added returns the archive's ends of deliveries that the store does not have. If the store
 // has a delivery, its copy is newer.
-func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []archive.End) ([]dispatcher.Delivery, error) {
+func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []End) ([]dispatcher.Delivery, error) {
 	listed := make(map[dispatcher.DeliveryID]bool, len(live))
 	for i := range live {
 		listed[live[i].ID] = true
@@ -206,7 +205,7 @@ func (l *Lookup) added(ctx context.Context, live []dispatcher.Delivery, ends []a
 
 // DeliveryOf converts an end to a delivery of a list. head is the decoded head of its record;
 // nil: none.
-func DeliveryOf(e *archive.End, head *dispatcher.Message) dispatcher.Delivery {
+func DeliveryOf(e *End, head *dispatcher.Message) dispatcher.Delivery {
 	if head == nil {
 		head = &dispatcher.Message{CreatedAt: e.Created}
 	}
@@ -263,8 +262,8 @@ func (l *Lookup) ended(ctx context.Context, name string, f dispatcher.EndedFilte
 	return page, ctx.Err()
 }
 
-func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) archive.Filter {
-	a := archive.Filter{Lanes: []dispatcher.Lane{f.Lane}, Statuses: f.Statuses, Since: f.Since, Until: f.Until, Limit: f.Limit, Oldest: true}
+func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) Filter {
+	a := Filter{Lanes: []dispatcher.Lane{f.Lane}, Statuses: f.Statuses, Since: f.Since, Until: f.Until, Limit: f.Limit, Oldest: true}
 	if from != (dispatcher.EndPlace{}) {
 		a.After = &from
 	}
@@ -274,8 +273,8 @@ func endedFilter(f dispatcher.EndedFilter, from dispatcher.EndPlace) archive.Fil
 // mergeEnded merges the archive's page into the store's. A delivery that ended in the store's
 // current millisecond or later is left for the next page, same as in the store, so none is
 // skipped.
-func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kept *archive.EndPage, f dispatcher.EndedFilter) error {
-	ends := slices.DeleteFunc(kept.Ends, func(e archive.End) bool { return !e.At.Before(page.Now) })
+func (l *Lookup) mergeEnded(ctx context.Context, page *dispatcher.EndedPage, kept *EndPage, f dispatcher.EndedFilter) error {
+	ends := slices.DeleteFunc(kept.Ends, func(e End) bool { return !e.At.Before(page.Now) })
 	added, err := l.added(ctx, page.Deliveries, ends)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package archiver
+package archive
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/archive"
 )
 
 // work archives until the log has no more.
@@ -49,7 +48,7 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	var parts []archive.Part
+	var parts []Part
 	var errs []error
 	lines, bytes := mostLines, mostBytes
 	for i := range states {
@@ -61,7 +60,7 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 		a.notifyDropped(h, s)
 		switch {
 		case h.At.After(s.At): // the store missed the report, or lost it
-			a.unreported = append(a.unreported, archive.Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
+			a.unreported = append(a.unreported, Part{Partition: s.Partition, Epoch: h.Epoch, From: h.At, To: h.At})
 			more = true
 			continue
 		case !s.Last.After(h.At):
@@ -95,7 +94,7 @@ func (a *Archiver) pass(ctx context.Context) (more, comparing bool, err error) {
 }
 
 // size returns the bytes of messages and endpoints in a part.
-func size(p *archive.Part) (n int) {
+func size(p *Part) (n int) {
 	for i := range p.Accepted {
 		n += len(p.Accepted[i].Head) + len(p.Accepted[i].Body)
 	}
@@ -107,7 +106,7 @@ func size(p *archive.Part) (n int) {
 
 // sameEpoch reports whether a partition still has the leased epoch. If not, all leases are
 // forgotten and taken again.
-func (a *Archiver) sameEpoch(h *archive.PartitionLease, s *archive.State) bool {
+func (a *Archiver) sameEpoch(h *PartitionLease, s *State) bool {
 	if s.Epoch != "" && s.Epoch == h.Epoch {
 		return true
 	}
@@ -119,7 +118,7 @@ func (a *Archiver) sameEpoch(h *archive.PartitionLease, s *archive.State) bool {
 }
 
 // write writes parts to the archive and reports them to the store.
-func (a *Archiver) write(ctx context.Context, parts []archive.Part) error {
+func (a *Archiver) write(ctx context.Context, parts []Part) error {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -189,7 +188,7 @@ const (
 
 // notifyDropped reports log lines that the store cut before they were archived. The archive
 // has the number that was reported before this instance started.
-func (a *Archiver) notifyDropped(h *archive.PartitionLease, s *archive.State) {
+func (a *Archiver) notifyDropped(h *PartitionLease, s *State) {
 	before := max(a.dropped[s.Epoch], h.Dropped)
 	a.dropped[s.Epoch] = s.Dropped
 	if s.Dropped <= before {

@@ -1,4 +1,4 @@
-package archiver_test
+package archive_test
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 // model is a store and an archive of one partition, with the rules of both. Its log is cut, and a cursor is valid for one
@@ -240,7 +239,7 @@ func (m *model) run(t *testing.T) {
 	var stops []func()
 	for n := range 6 {
 		ctx, stop := context.WithCancel(t.Context())
-		a := archiver.New(archiver.Options{Source: m, Archive: modelArchive{m}, Name: fmt.Sprint(n), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		a := archive.NewArchiver(archive.ArchiverOptions{Source: m, Archive: modelArchive{m}, Name: fmt.Sprint(n), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
 		stops = append(stops, func() { stop(); require.NoError(t, <-done) })

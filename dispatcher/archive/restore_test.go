@@ -1,4 +1,4 @@
-package archiver_test
+package archive_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
-	"github.com/hookladder/hookladder/dispatcher/internal/archiver"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -199,27 +198,27 @@ func newRestoreWorld(unfinished int) (*vault, *target) {
 	return v, s
 }
 
-func options(v *vault, s *target) archiver.RestoreOptions {
-	return archiver.RestoreOptions{From: v, To: s, Limits: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
+func options(v *vault, s *target) archive.RestoreOptions {
+	return archive.RestoreOptions{From: v, To: s, Limits: dispatcher.Keep{Finished: time.Hour, SeenMax: 5, Dead: 48 * time.Hour, DeadMax: 2}}
 }
 
 func TestAStoreIsRestoredBeforeAnythingGoesOut(t *testing.T) {
 	v, s := newRestoreWorld(1200)
 	s.odd = "m7"
-	var last archiver.RestoreStep
+	var last archive.RestoreStep
 	o := options(v, s)
-	o.Dead, o.Progress = true, func(step archiver.RestoreStep) {
+	o.Dead, o.Progress = true, func(step archive.RestoreStep) {
 		if step.Phase == "open" {
 			last = step
 		}
 	}
-	r, err := archiver.Restore(t.Context(), o)
+	r, err := archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"hold", "endpoints 2 1", "known 5", "open 500", "open 500", "open 200", "dead 2", "release"}, s.steps)
 	require.Equal(t, []time.Time{now.Add(-time.Hour), now.Add(-48 * time.Hour)}, v.since)
 	require.EqualValues(t, 1199, r.Open[archive.PutNew])
 	require.Equal(t, []string{"u_1:m7"}, r.Refused)
-	require.Equal(t, archiver.RestoreStep{Phase: "open", Done: 1200, Of: 1200}, last)
+	require.Equal(t, archive.RestoreStep{Phase: "open", Done: 1200, Of: 1200}, last)
 	require.Len(t, v.notes, 1)
 	require.False(t, v.locked)
 	require.Equal(t, "present", v.home, "the archive is of this store from now on")
@@ -229,11 +228,11 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	for step := 1; step <= 7; step++ {
 		v, s := newRestoreWorld(1200)
 		s.failAt = step
-		_, err := archiver.Restore(t.Context(), options(v, s))
+		_, err := archive.Restore(t.Context(), options(v, s))
 		require.ErrorIs(t, err, errCrash)
 		require.NotContains(t, s.steps[:len(s.steps)-1], "release")
 		s.failAt, s.steps = 0, nil
-		r, err := archiver.Restore(t.Context(), options(v, s))
+		r, err := archive.Restore(t.Context(), options(v, s))
 		require.NoError(t, err)
 		require.Len(t, s.has, 1200)
 		require.EqualValues(t, 1200, r.Open[archive.PutNew]+r.Open[archive.PutExists])
@@ -245,11 +244,11 @@ func TestARestoreThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 func TestARestoreThatCanNotBeNotedIsNotOver(t *testing.T) {
 	v, s := newRestoreWorld(3)
 	v.away = true
-	_, err := archiver.Restore(t.Context(), options(v, s))
+	_, err := archive.Restore(t.Context(), options(v, s))
 	require.ErrorIs(t, err, errCrash)
 	require.NotContains(t, s.steps, "release")
 	v.away = false
-	r, err := archiver.Restore(t.Context(), options(v, s))
+	r, err := archive.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, r.Open[archive.PutNew]+r.Open[archive.PutExists])
 }
@@ -257,7 +256,7 @@ func TestARestoreThatCanNotBeNotedIsNotOver(t *testing.T) {
 func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 	v, s := newRestoreWorld(3)
 	s.sound = true
-	r, err := archiver.Restore(t.Context(), options(v, s))
+	r, err := archive.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
 	require.True(t, r.Nothing)
 	require.Empty(t, s.steps)
@@ -266,13 +265,13 @@ func TestWhereNothingWasLostNothingIsDone(t *testing.T) {
 	v.open[0].Epoch = "present" // the store has it
 	o := options(v, s)
 	o.IntoRunning = true
-	r, err = archiver.Restore(t.Context(), o)
+	r, err = archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Open[archive.PutNew])
 	require.True(t, r.Behind)
 
 	s.drained = true
-	r, err = archiver.Restore(t.Context(), o)
+	r, err = archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Open[archive.PutNew], "what the store has not, though all of its log is archived, it lost")
 	require.False(t, r.Behind)
@@ -283,7 +282,7 @@ func TestARestoreWaitsUntilTheLogIsArchived(t *testing.T) {
 	s.sound, s.drains = true, 3
 	o := options(v, s)
 	o.IntoRunning, o.Wait = true, time.Minute
-	r, err := archiver.Restore(t.Context(), o)
+	r, err := archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.False(t, r.Behind)
 	require.EqualValues(t, 3, r.Open[archive.PutNew])
@@ -291,9 +290,9 @@ func TestARestoreWaitsUntilTheLogIsArchived(t *testing.T) {
 
 func TestDeliveriesWithoutTheirEndpointAreReported(t *testing.T) {
 	v, s := newRestoreWorld(2)
-	r, err := archiver.Restore(t.Context(), options(v, s))
+	r, err := archive.Restore(t.Context(), options(v, s))
 	require.NoError(t, err)
-	require.Equal(t, []archiver.LostEndpoint{{Lane: "ep_also", Deliveries: 1}, {Lane: "ep_lost", Deliveries: 2}}, r.Lost)
+	require.Equal(t, []archive.LostEndpoint{{Lane: "ep_also", Deliveries: 1}, {Lane: "ep_lost", Deliveries: 2}}, r.Lost)
 }
 
 func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
@@ -301,7 +300,7 @@ func TestOnlyWhatIsPausedInLostDataIsPausedAgain(t *testing.T) {
 	v.holds = []archive.PausedLane{{Lane: "u_1", Epoch: "present"}, {Lane: "u_2", Epoch: "lost"}}
 	o := options(v, s)
 	o.IntoRunning = true
-	_, err := archiver.Restore(t.Context(), o)
+	_, err := archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Contains(t, s.steps, "endpoints 2 1")
 }
@@ -311,11 +310,11 @@ func TestADryRunOnlyCounts(t *testing.T) {
 	o := options(v, s)
 	v.dead = []archive.DeadOne{{}, {}}
 	o.DryRun, v.dry = true, true
-	r, err := archiver.Restore(t.Context(), o)
+	r, err := archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.Zero(t, r.Dead)
 	o.Dead = true
-	r, err = archiver.Restore(t.Context(), o)
+	r, err = archive.Restore(t.Context(), o)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, r.Dead[archive.PutNew])
 	require.Empty(t, s.steps)
@@ -334,9 +333,9 @@ func TestARestoreCountsWhatNoKeyOpens(t *testing.T) {
 			s.has[dispatcher.DeliveryID{Lane: "u_1", Message: "m2"}] = true
 			o := options(v, s)
 			o.DryRun, v.dry = dry, dry
-			r, err := archiver.Restore(t.Context(), o)
+			r, err := archive.Restore(t.Context(), o)
 			require.NoError(t, err)
-			require.Equal(t, archiver.RestoreSealed{Endpoints: 1, Deliveries: 1}, r.Sealed)
+			require.Equal(t, archive.RestoreSealed{Endpoints: 1, Deliveries: 1}, r.Sealed)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package archiver_test
+package archive_test
 
 import (
 	"fmt"

@@ -23,13 +23,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/outbox"
 	"github.com/hookladder/hookladder/signer"
+	"github.com/hookladder/hookladder/signer/diagnose"
 )
 
 func main() {
@@ -151,7 +151,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &problem) && problem.Status == http.StatusNotFound, errors.Is(err, dispatcher.ErrNoDelivery):
 		return exitNotFound
-	case errors.Is(err, client.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, receiver.ErrNoAnswer):
+	case errors.Is(err, client.ErrUnreachable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, dispatcher.ErrUnavailable), errors.Is(err, archive.ErrUnavailable), errors.Is(err, diagnose.ErrNoAnswer):
 		return exitUnreachable
 	default:
 		return exitFailed

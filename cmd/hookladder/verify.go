@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/ladder"
 	"github.com/hookladder/hookladder/signer"
 	"github.com/hookladder/hookladder/signer/diagnose"
@@ -273,7 +272,7 @@ The exit code is 0 for all points, 1 if some were lost, and 4 if there was no re
   hookladder check http://localhost:3000/hooks --signature github --secret-file ./secret`,
 		Args: oneURL,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := receiver.Target{
+			r := diagnose.Target{
 				URL: args[0], Topic: topic, Body: []byte(body), Type: contentType, Agent: "Hookladder/" + release(), Timeout: timeout,
 			}
 			if u, err := url.Parse(args[0]); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -317,7 +316,7 @@ func oneURL(cmd *cobra.Command, args []string) error {
 }
 
 // receiver sets the scheme, its form, and the secret that signs, which is the first one.
-func (f *verifyFlags) receiver(r *receiver.Target, scheme string, vars map[string]string) (err error) {
+func (f *verifyFlags) receiver(r *diagnose.Target, scheme string, vars map[string]string) (err error) {
 	if r.Scheme, err = signer.ParseScheme(scheme); err != nil {
 		return usagef("--signature: %w", err)
 	}
@@ -337,15 +336,15 @@ func (f *verifyFlags) receiver(r *receiver.Target, scheme string, vars map[strin
 
 // carryOutCheck runs the trials and prints each result. It returns an error if the receiver lost
 // points.
-func carryOutCheck(cmd *cobra.Command, r receiver.Target, asJSON bool) error {
+func carryOutCheck(cmd *cobra.Command, r diagnose.Target, asJSON bool) error {
 	out := cmd.OutOrStdout()
-	report, err := receiver.Check(cmd.Context(), r, func(one receiver.CheckResult) {
+	report, err := diagnose.Check(cmd.Context(), r, func(one diagnose.CheckResult) {
 		if !asJSON {
 			printTrial(out, one)
 		}
 	})
 	switch {
-	case err != nil && !errors.Is(err, receiver.ErrNotTaken):
+	case err != nil && !errors.Is(err, diagnose.ErrNotTaken):
 		return err
 	case asJSON:
 		if err := printJSON(out, report); err != nil {
@@ -360,7 +359,7 @@ func carryOutCheck(cmd *cobra.Command, r receiver.Target, asJSON bool) error {
 	return err
 }
 
-func printTrial(out io.Writer, r receiver.CheckResult) {
+func printTrial(out io.Writer, r diagnose.CheckResult) {
 	verdict := "ok  "
 	if r.Points < r.Of {
 		verdict = "lost"

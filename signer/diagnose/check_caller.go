@@ -1,17 +1,18 @@
-package receiver
+package diagnose
 
 import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/signer"
 )
 
@@ -91,11 +92,20 @@ func (c *caller) call(ctx context.Context, of variant) (answer, error) {
 	start := time.Now()
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return answer{}, app.Cause(err) // without the URL, whose query may have a secret
+		return answer{}, withoutURL(err)
 	}
 	got := answer{status: resp.StatusCode, took: time.Since(start)}
 	_, _ = io.CopyN(io.Discard, resp.Body, mostAnswer) // only the status is used
 	return got, resp.Body.Close()
+}
+
+// withoutURL returns the cause of a call's error. The query of its URL may have a secret.
+func withoutURL(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // bodies are the body that is signed, and the body that is sent.

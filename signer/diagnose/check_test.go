@@ -1,4 +1,4 @@
-package receiver_test
+package diagnose_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/cmd/hookladder/internal/receiver"
 	"github.com/hookladder/hookladder/signer"
+	"github.com/hookladder/hookladder/signer/diagnose"
 )
 
 const sample = `{"type":"order.paid","data":{"order":"ord_1","total":1050}}`
@@ -32,7 +32,7 @@ type fakeReceiver struct {
 	last int64
 }
 
-func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *fakeReceiver, next http.Handler) http.Handler) receiver.Target {
+func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *fakeReceiver, next http.Handler) http.Handler) diagnose.Target {
 	t.Helper()
 	secret := scheme.NewSecret()
 	keys := secret.Reveal()
@@ -52,14 +52,14 @@ func newReceiver(t testing.TB, scheme signer.Scheme, wrong func(r *fakeReceiver,
 	}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	return receiver.Target{
+	return diagnose.Target{
 		URL: server.URL + "/hooks", Scheme: scheme, Secret: secret, Topic: "order.paid", Body: []byte(sample), Type: "application/json",
 		Agent: "Hookladder/test", Timeout: time.Minute, Slowly: time.Millisecond,
 	}
 }
 
 // lost are the trials that a receiver did not pass.
-func lost(r receiver.CheckReport) (names []string) {
+func lost(r diagnose.CheckReport) (names []string) {
 	for _, one := range r.Trials {
 		if one.Points < one.Of {
 			names = append(names, one.Trial)
@@ -71,15 +71,15 @@ func lost(r receiver.CheckReport) (names []string) {
 func TestAGoodReceiverGetsAllPoints(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range signer.Schemes() {
-		var reported []receiver.CheckResult
-		report, err := receiver.Check(t.Context(), newReceiver(t, scheme, nil), func(r receiver.CheckResult) { reported = append(reported, r) })
+		var reported []diagnose.CheckResult
+		report, err := diagnose.Check(t.Context(), newReceiver(t, scheme, nil), func(r diagnose.CheckResult) { reported = append(reported, r) })
 		require.NoError(t, err)
 		require.Empty(t, lost(report), "%s: %v", scheme, report.Trials)
 		require.Equal(t, report.Trials, reported)
 		require.Equal(t, report.Of, report.Points)
 		if scheme == signer.Standard {
 			require.Equal(t, 100, report.Of)
-			require.Len(t, report.Trials, len(receiver.Names()))
+			require.Len(t, report.Trials, len(diagnose.Names()))
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestABadReceiverLosesThePointsOfWhatItDoesWrong(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			report, err := receiver.Check(t.Context(), newReceiver(t, signer.Standard, c.does), func(receiver.CheckResult) {})
+			report, err := diagnose.Check(t.Context(), newReceiver(t, signer.Standard, c.does), func(diagnose.CheckResult) {})
 			require.NoError(t, err)
 			require.ElementsMatch(t, c.lost, lost(report), "%v", report.Trials)
 			require.Less(t, report.Points, 100)
@@ -204,8 +204,8 @@ func TestAReceiverThatIsBusyWithOneLosesThePointsOfManyAtOnce(t *testing.T) {
 			next.ServeHTTP(w, q)
 		})
 	})
-	names := receiver.Names()
-	report, err := receiver.Check(t.Context(), r, func(r receiver.CheckResult) { last.Store(r.Trial == names[len(names)-2]) })
+	names := diagnose.Names()
+	report, err := diagnose.Check(t.Context(), r, func(r diagnose.CheckResult) { last.Store(r.Trial == names[len(names)-2]) })
 	require.NoError(t, err)
 	require.Equal(t, []string{"at once"}, lost(report))
 }
@@ -221,23 +221,23 @@ func TestWhatTakesNothingSoundIsNotTriedFurther(t *testing.T) {
 				w.WriteHeader(status)
 			})
 		})
-		report, err := receiver.Check(t.Context(), r, func(receiver.CheckResult) {})
-		require.ErrorIs(t, err, receiver.ErrNotTaken, name)
+		report, err := diagnose.Check(t.Context(), r, func(diagnose.CheckResult) {})
+		require.ErrorIs(t, err, diagnose.ErrNotTaken, name)
 		require.Equal(t, 1, calls)
 		require.Len(t, report.Trials, 1)
 		require.Contains(t, report.Trials[0].Says, strconv.Itoa(status))
 	}
 	r := newReceiver(t, signer.Standard, nil)
 	r.URL = "http://127.0.0.1:1/?token=secret"
-	_, err := receiver.Check(t.Context(), r, func(receiver.CheckResult) {})
-	require.ErrorIs(t, err, receiver.ErrNoAnswer)
+	_, err := diagnose.Check(t.Context(), r, func(diagnose.CheckResult) {})
+	require.ErrorIs(t, err, diagnose.ErrNoAnswer)
 	require.NotContains(t, err.Error(), "token")
 }
 
 func TestALateAnswerLosesItsPoints(t *testing.T) {
 	t.Parallel()
-	require.Zero(t, receiver.Judge(time.Second, 2*time.Second).Points)
-	require.Equal(t, 5, receiver.Judge(time.Second, time.Second).Points)
-	require.Equal(t, 5, receiver.Judge(0, time.Hour).Points)
-	require.True(t, slices.Contains(receiver.Names(), "quick"))
+	require.Zero(t, diagnose.Judge(time.Second, 2*time.Second).Points)
+	require.Equal(t, 5, diagnose.Judge(time.Second, time.Second).Points)
+	require.Equal(t, 5, diagnose.Judge(0, time.Hour).Points)
+	require.True(t, slices.Contains(diagnose.Names(), "quick"))
 }

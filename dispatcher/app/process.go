@@ -26,7 +26,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
-	"github.com/hookladder/hookladder/dispatcher/internal/relay"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 )
 
@@ -50,7 +49,7 @@ type process struct {
 	tail      *engine.Tail
 	tracer    trace.Tracer // nil: nothing is traced
 
-	relay    *relay.Relay      // nil: no outbox
+	relay    *engine.Relay     // nil: no outbox
 	archiver *archive.Archiver // nil: no archive
 	lookup   *archive.Lookup   // nil: no archive
 
@@ -233,7 +232,7 @@ const (
 )
 
 // newRelay returns the relay from the outbox to the engine; nil: there is no outbox.
-func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Relay, error) {
+func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*engine.Relay, error) {
 	if o.OutboxURL == "" {
 		return nil, nil
 	}
@@ -241,16 +240,16 @@ func newRelay(e *engine.Engine, policy dispatcher.Policy, o Options) (*relay.Rel
 	if err != nil {
 		return nil, fmt.Errorf("OUTBOX_URL: %w", err)
 	}
-	return relay.New(relay.Options{
+	return engine.NewRelay(engine.RelayOptions{
 		Outbox: rows,
-		Read: func(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
+		Read: func(r *dispatcher.OutboxRow) (*dispatcher.Message, engine.RowRefusal) {
 			m, status, problem := httpapi.ReadRow(r.ID, r.Message, r.Body, policy)
-			return m, relay.Refusal{Status: status, Problem: problem}
+			return m, engine.RowRefusal{Status: status, Problem: problem}
 		},
 		Publish: e.Publish,
-		Judge: func(p *dispatcher.Published) relay.Refusal {
+		Judge: func(p *dispatcher.Published) engine.RowRefusal {
 			status, problem := httpapi.RowOutcome(p)
-			return relay.Refusal{Status: status, Problem: problem}
+			return engine.RowRefusal{Status: status, Problem: problem}
 		},
 		Retention: o.Engine.Keep.Finished,
 		Tracer:    o.Engine.Tracer,

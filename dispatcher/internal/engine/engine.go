@@ -17,6 +17,8 @@
 // (ticks.go). A scheduler makes the calls. Between two calls nothing runs, or the process is
 // suspended. A tick wakes the engine and waits until nothing is left to do. Several ticks may
 // run at once, here and in other processes.
+//
+// A Relay publishes the messages that callers inserted as rows of an outbox (relay.go).
 package engine
 
 import (

@@ -22,7 +22,7 @@ const (
 	mostWaiting = 10_000
 )
 
-// Outbox is the outbox of one database, for package relay. The tables are in package
+// Outbox is the outbox of one database, for the engine's Relay. The tables are in package
 // dispatcher/outbox. It has one connection for relaying and one for notifications. A connection
 // that failed is replaced.
 //

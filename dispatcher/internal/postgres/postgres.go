@@ -7,7 +7,7 @@
 //     the months.
 //   - Reader answers lookups and exports.
 //   - Vault is read by the restore command, and Eraser is used by the forget command.
-//   - Outbox is read by package relay.
+//   - Outbox is read by the engine's Relay.
 //
 // An Archive has one connection. It connects on the first call and closes the connection
 // after any error, so a server may restart at any time. All times are the server's, or come

@@ -1,19 +1,4 @@
-// Package relay moves messages from an outbox to the engine. Callers insert them as rows in
-// their own transactions. Package app runs one Relay in each instance that has an outbox,
-// and only one of them works at a time. It knows no technology.
-//
-// For each batch, Run does the following:
-//   - read rows in a transaction of the outbox (relay.go),
-//   - publish them through the engine, and decide what happens to each row (carry.go),
-//   - delete, reject or delay the rows, and commit.
-//
-// So each row is relayed at least once, and its id makes repeats duplicates.
-//
-// Rows with an ordering key are published in the order of their numbers: each is accepted
-// before the next one is published. If a row can't be accepted now, it is retried later,
-// and the later rows of its key and destination wait for it. If a row can never be
-// accepted, it is rejected with the reason. Other rows are not delayed.
-package relay
+package engine
 
 import (
 	"context"
@@ -32,9 +17,9 @@ const (
 	// mostRows is the number of rows in one transaction. 500 rows relay 20,000 rows a
 	// second; larger batches only take longer to repeat.
 	mostRows = 500
-	// pollEvery is how often the outbox is polled without a notification. A transaction
+	// relayPollEvery is how often the outbox is polled without a notification. A transaction
 	// that was open when the relay fell asleep does not notify.
-	pollEvery = time.Second
+	relayPollEvery = time.Second
 	// emptyPolls is how many polls, emptyPause apart, find nothing before callers have to
 	// notify. While callers publish all the time, they need not notify.
 	emptyPolls = 3
@@ -55,29 +40,43 @@ const (
 	openMost  = 200_000
 )
 
-// Refusal says why a row's message was rejected. Status is the API's status; below 300 the
+// RowRefusal says why a row's message was rejected. Status is the API's status; below 300 the
 // message was accepted.
-type Refusal struct {
+type RowRefusal struct {
 	Status  int
 	Problem []byte // JSON
 }
 
-// Options are the dependencies of a Relay. All fields but Tracer are needed.
-type Options struct {
+// RelayOptions are the dependencies of a Relay. All fields but Tracer are needed.
+type RelayOptions struct {
 	Outbox dispatcher.Outbox
 	// Read decodes a row into a message, or returns why it can't.
-	Read    func(*dispatcher.OutboxRow) (*dispatcher.Message, Refusal)
+	Read    func(*dispatcher.OutboxRow) (*dispatcher.Message, RowRefusal)
 	Publish func(context.Context, []*dispatcher.Message) ([]dispatcher.Published, error)
 	// Judge returns the outcome of a published message.
-	Judge     func(*dispatcher.Published) Refusal
+	Judge     func(*dispatcher.Published) RowRefusal
 	Retention time.Duration // how long a repeat is detected
 	Tracer    trace.Tracer  // nil: nothing is traced
 	Log       *slog.Logger
 }
 
-// Relay relays rows from an outbox to the engine.
+// Relay moves messages from an outbox to the engine. Callers insert them as rows in their own
+// transactions. Package app runs one Relay in each instance that has an outbox, and only one of
+// them works at a time.
+//
+// For each batch, Run does the following:
+//   - read rows in a transaction of the outbox,
+//   - publish them through the engine, and decide what happens to each row (relay_carry.go),
+//   - delete, reject or delay the rows, and commit.
+//
+// So each row is relayed at least once, and its id makes repeats duplicates.
+//
+// Rows with an ordering key are published in the order of their numbers: each is accepted
+// before the next one is published. If a row can't be accepted now, it is retried later,
+// and the later rows of its key and destination wait for it. If a row can never be
+// accepted, it is rejected with the reason. Other rows are not delayed.
 type Relay struct {
-	o     Options
+	o     RelayOptions
 	state *outage.Log
 
 	// Used by Run only.
@@ -99,8 +98,8 @@ type Relay struct {
 	quiet atomic.Bool // nothing to relay, or the outbox can't be read
 }
 
-// New returns a Relay.
-func New(o Options) *Relay {
+// NewRelay returns a Relay.
+func NewRelay(o RelayOptions) *Relay {
 	return &Relay{o: o, most: mostRows, state: outage.New(o.Log, "outbox lost: messages published there wait", "outbox is back")}
 }
 
@@ -138,10 +137,10 @@ func (r *Relay) judge(ctx context.Context, failures int, err error) int {
 			r.missing = true
 			r.o.Log.Error("the database of OUTBOX_URL has no outbox", "err", err)
 		}
-		wait.Sleep(ctx, pollEvery)
+		wait.Sleep(ctx, relayPollEvery)
 	case errors.Is(err, dispatcher.ErrOutboxBusy):
 		r.works()
-		wait.Sleep(ctx, pollEvery)
+		wait.Sleep(ctx, relayPollEvery)
 	case errors.Is(err, errAway): // the engine logs the outage of its store
 		r.works()
 		outage.Pause(ctx, r.failed)
@@ -210,8 +209,8 @@ func (r *Relay) idle(ctx context.Context) error {
 		case state.Due:
 			return nil
 		case state.Asleep:
-			if err := r.o.Outbox.Wait(ctx, pollEvery); err != nil {
-				wait.Sleep(ctx, pollEvery) // poll instead, because poolers do not forward notifications
+			if err := r.o.Outbox.Wait(ctx, relayPollEvery); err != nil {
+				wait.Sleep(ctx, relayPollEvery) // poll instead, because poolers do not forward notifications
 			}
 		case empty < emptyPolls:
 			wait.Sleep(ctx, emptyPause)
@@ -243,7 +242,7 @@ func (r *Relay) poll(ctx context.Context) (state dispatcher.OutboxState, err err
 // were left open, because the database can't remove rows that were deleted after such a
 // transaction began.
 func (r *Relay) watch(ctx context.Context) {
-	if r.up.Load() && time.Since(r.polledAt) >= pollEvery {
+	if r.up.Load() && time.Since(r.polledAt) >= relayPollEvery {
 		_, _ = r.poll(ctx) // the next batch reports an error
 	}
 	if !r.up.Load() || time.Since(r.watchedAt) < openEvery {

@@ -1,4 +1,4 @@
-package relay_test
+package engine_test
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/relay"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 func TestWhatIsCommittedIsRelayed(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.engine.known["again"] = true
 		r.engine.refuses["conflict"] = 409
 		for _, id := range []string{"a", "again", "conflict", "b"} {
@@ -38,7 +38,7 @@ func TestWhatIsCommittedIsRelayed(t *testing.T) {
 }
 
 func TestRowsWithAnyNumberAreRelayed(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		for n, id := range []string{"zero", "negative", "largest"} {
 			r.outbox.put(id, map[string]any{"url": "https://a"})
 			r.outbox.rows[n].Seq = []int64{0, -1, math.MaxInt64}[n]
@@ -50,7 +50,7 @@ func TestRowsWithAnyNumberAreRelayed(t *testing.T) {
 
 func TestItSleepsAndIsWoken(t *testing.T) {
 	var began time.Time
-	r := relaying(t, none, 10*time.Second, func(r *rig) {
+	r := relaying(t, none, 10*time.Second, func(r *relayRig) {
 		require.True(t, r.outbox.asleep)
 		began = time.Now()
 		r.engine.during = func([]string) { require.Equal(t, began, time.Now(), "at once") }
@@ -71,7 +71,7 @@ func TestItSleepsAndIsWoken(t *testing.T) {
 
 // A caller that published before the relay slept did not notify.
 func TestItLooksOnceMoreBeforeItSleeps(t *testing.T) {
-	r := relaying(t, func(r *rig) {}, 10*time.Second, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {}, 10*time.Second, func(r *relayRig) {
 		r.outbox.asleep = false // as if others had woken it
 		r.pass(1030 * time.Millisecond)
 		require.True(t, r.outbox.asleep)
@@ -79,11 +79,11 @@ func TestItLooksOnceMoreBeforeItSleeps(t *testing.T) {
 	require.Empty(t, r.engine.taken)
 
 	began := time.Time{}
-	r = relaying(t, func(r *rig) {
+	r = relaying(t, func(r *relayRig) {
 		began = time.Now()
 		slept := r.outbox
 		r.engine.during = func([]string) { require.Less(t, time.Since(began), 100*time.Millisecond) }
-		r.relay = relay.New(relay.Options{
+		r.relay = engine.NewRelay(engine.RelayOptions{
 			Outbox: &racing{slept}, Read: read, Publish: r.engine.Publish, Judge: judge, Retention: time.Hour, Log: slog.New(slog.DiscardHandler),
 		})
 	}, 500*time.Millisecond, none)
@@ -99,12 +99,12 @@ func (r *racing) Sleep(ctx context.Context) error {
 }
 
 func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.engine.away = true
 		for n := range 3 {
 			r.outbox.put(fmt.Sprint(n), map[string]any{"ordering_key": "k"})
 		}
-	}, 120*time.Millisecond, func(r *rig) {
+	}, 120*time.Millisecond, func(r *relayRig) {
 		require.Len(t, r.left(), 3)
 		r.engine.away = false
 		r.pass(300 * time.Millisecond)
@@ -120,14 +120,14 @@ func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 // One part of the store is away for long: what is for the others goes on, though more rows
 // wait for it than a batch has.
 func TestOneLostPartOfTheStoreHoldsUpNoOther(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		for n := range 1200 {
 			id := fmt.Sprint("lost", n)
 			r.engine.refuses[id] = 503
 			r.outbox.put(id, map[string]any{"ordering_key": fmt.Sprint("k", n%700)})
 		}
 		r.outbox.put("good", map[string]any{})
-	}, 20*time.Second, func(r *rig) {
+	}, 20*time.Second, func(r *relayRig) {
 		require.Equal(t, []string{"good"}, r.engine.taken)
 		clear(r.engine.refuses)
 		r.pass(2 * time.Minute)
@@ -139,7 +139,7 @@ func TestOneLostPartOfTheStoreHoldsUpNoOther(t *testing.T) {
 
 // What the database refuses is found by halves, and is put off alone.
 func TestABatchThatIsRefusedGoesInHalves(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		for n := range 100 {
 			r.outbox.put(fmt.Sprint(n), map[string]any{})
 		}
@@ -153,10 +153,10 @@ func TestABatchThatIsRefusedGoesInHalves(t *testing.T) {
 }
 
 func TestAnotherRelayIsLeftAtWork(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.outbox.busy = true
 		r.outbox.put("a", map[string]any{})
-	}, time.Minute, func(r *rig) {
+	}, time.Minute, func(r *relayRig) {
 		require.Empty(t, r.engine.taken)
 		_, up := r.relay.Lag()
 		require.True(t, up)
@@ -172,7 +172,7 @@ func TestALostOutboxIsToldOnce(t *testing.T) {
 		errors.New("connection refused"): "outbox lost",
 		dispatcher.ErrOutboxMissing:      "the database of OUTBOX_URL has no outbox",
 	} {
-		r := relaying(t, func(r *rig) { r.outbox.err = why }, time.Minute, func(r *rig) {
+		r := relaying(t, func(r *relayRig) { r.outbox.err = why }, time.Minute, func(r *relayRig) {
 			_, up := r.relay.Lag()
 			require.False(t, up)
 			require.False(t, r.relay.Busy(), "a tick does not wait for it")
@@ -191,11 +191,11 @@ func TestALostOutboxIsToldOnce(t *testing.T) {
 
 // The database refuses listening, as some poolers do: it is looked each second.
 func TestWithoutNotificationsItPolls(t *testing.T) {
-	r := relaying(t, func(r *rig) {
-		r.relay = relay.New(relay.Options{
+	r := relaying(t, func(r *relayRig) {
+		r.relay = engine.NewRelay(engine.RelayOptions{
 			Outbox: deaf{r.outbox}, Read: read, Publish: r.engine.Publish, Judge: judge, Retention: time.Hour, Log: slog.New(slog.DiscardHandler),
 		})
-	}, time.Minute, func(r *rig) {
+	}, time.Minute, func(r *relayRig) {
 		r.outbox.put("a", map[string]any{})
 		r.pass(time.Second)
 	})
@@ -207,7 +207,7 @@ type deaf struct{ *fakeOutbox }
 func (deaf) Wait(context.Context, time.Duration) error { return errors.New("not here") }
 
 func TestTheBatchUnderWayEndsBeforeTheStop(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.outbox.put("a", map[string]any{})
 		r.engine.during = func([]string) { time.Sleep(3 * time.Second) }
 	}, time.Second, nil)
@@ -216,12 +216,12 @@ func TestTheBatchUnderWayEndsBeforeTheStop(t *testing.T) {
 }
 
 func TestFiguresAndWarnings(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.outbox.oldestAge = 1_000_000
 		r.engine.refuses["full"] = 429
 		r.outbox.put("full", map[string]any{})
 		r.outbox.rows[0].at = time.Now().Add(-48 * time.Hour)
-	}, 10*time.Minute, func(r *rig) {
+	}, 10*time.Minute, func(r *relayRig) {
 		oldest, up := r.relay.Lag()
 		require.True(t, up)
 		require.InDelta(t, (48*time.Hour + 10*time.Minute).Seconds(), oldest.Seconds(), 2)
@@ -231,7 +231,7 @@ func TestFiguresAndWarnings(t *testing.T) {
 	require.Contains(t, log, "transactions=1000000 pid=7")
 	require.LessOrEqual(t, strings.Count(log, "was left open"), 3, "not at each look")
 	require.Equal(t, []string{"accepted", "duplicate", "rejected", "unmatched", "waits"}, slices.Sorted(maps.Keys(r.relay.Relayed())))
-	var no *relay.Relay
+	var no *engine.Relay
 	require.NoError(t, no.Run(t.Context()))
 	require.False(t, no.Busy())
 }

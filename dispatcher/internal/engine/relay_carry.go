@@ -1,4 +1,4 @@
-package relay
+package engine
 
 import (
 	"context"
@@ -159,12 +159,12 @@ func (l *relayedBatch) round(ctx context.Context) {
 	}
 	for i := range now {
 		if err != nil {
-			l.judge(&now[i], Refusal{Status: http.StatusServiceUnavailable}, 0)
+			l.judge(&now[i], RowRefusal{Status: http.StatusServiceUnavailable}, 0)
 			now[i].end(http.StatusServiceUnavailable, nil)
 			continue
 		}
 		why := l.r.o.Judge(&results[i])
-		l.judge(&now[i], why, taken(&results[i]))
+		l.judge(&now[i], why, acceptedRow(&results[i]))
 		now[i].end(why.Status, &results[i])
 	}
 }
@@ -203,8 +203,8 @@ func (c *pendingRow) end(status int, p *dispatcher.Published) {
 	c.span.End(failed, time.Time{})
 }
 
-// taken returns the result of a row whose message was accepted.
-func taken(p *dispatcher.Published) dispatcher.RowResult {
+// acceptedRow returns the result of a row whose message was accepted.
+func acceptedRow(p *dispatcher.Published) dispatcher.RowResult {
 	switch {
 	case p.Result == dispatcher.Duplicate:
 		return dispatcher.RowDuplicate
@@ -215,7 +215,7 @@ func taken(p *dispatcher.Published) dispatcher.RowResult {
 }
 
 // judge sets the result of a published row. is is the result if it was accepted.
-func (l *relayedBatch) judge(c *pendingRow, why Refusal, is dispatcher.RowResult) {
+func (l *relayedBatch) judge(c *pendingRow, why RowRefusal, is dispatcher.RowResult) {
 	switch {
 	case why.Status < 300:
 		l.taken = true
@@ -231,7 +231,7 @@ func (l *relayedBatch) judge(c *pendingRow, why Refusal, is dispatcher.RowResult
 	}
 }
 
-func (l *relayedBatch) reject(row *dispatcher.OutboxRow, why Refusal) {
+func (l *relayedBatch) reject(row *dispatcher.OutboxRow, why RowRefusal) {
 	l.done.Fates = append(l.done.Fates, dispatcher.RowFate{Seq: row.Seq, Result: dispatcher.RowRejected, Problem: why.Problem})
 	if n, ok := l.r.rejectLog.allow(1); ok {
 		l.r.o.Log.Warn("rows of the outbox were rejected: hookladder_rejected has them, with the problems", "rows", n, "id", row.ID, "status", why.Status)

@@ -1,4 +1,4 @@
-package relay_test
+package engine_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/relay"
+	"github.com/hookladder/hookladder/dispatcher/internal/engine"
 )
 
 // fakeOutbox is an outbox in memory. The test uses it while the relay sleeps; the fence lets
@@ -145,8 +145,8 @@ func (f *fakeOutbox) OldestTransaction(context.Context) (age, pid int64, err err
 }
 func (f *fakeOutbox) Close() {}
 
-// fakeEngine takes messages, but for those that it is told to refuse.
-type fakeEngine struct {
+// fakePublisher takes messages, but for those that it is told to refuse.
+type fakePublisher struct {
 	taken   []string           // ids, in the order in which they were accepted
 	batches [][]string         // ids of each Publish
 	refuses map[string]int     // status by id
@@ -155,7 +155,7 @@ type fakeEngine struct {
 	during  func(ids []string) // while it publishes
 }
 
-func (e *fakeEngine) Publish(ctx context.Context, batch []*dispatcher.Message) (out []dispatcher.Published, err error) {
+func (e *fakePublisher) Publish(ctx context.Context, batch []*dispatcher.Message) (out []dispatcher.Published, err error) {
 	var ids []string
 	for _, m := range batch {
 		ids = append(ids, m.ID)
@@ -190,48 +190,48 @@ func (e *fakeEngine) Publish(ctx context.Context, batch []*dispatcher.Message) (
 	return out, ctx.Err()
 }
 
-func judge(p *dispatcher.Published) relay.Refusal {
+func judge(p *dispatcher.Published) engine.RowRefusal {
 	switch {
 	case p.Err != nil:
-		return relay.Refusal{Status: 503}
+		return engine.RowRefusal{Status: 503}
 	case p.Result == dispatcher.LaneFull:
-		return relay.Refusal{Status: 429}
+		return engine.RowRefusal{Status: 429}
 	case p.Result == dispatcher.Conflict:
-		return relay.Refusal{Status: 409, Problem: []byte("conflict")}
+		return engine.RowRefusal{Status: 409, Problem: []byte("conflict")}
 	}
-	return relay.Refusal{Status: 202}
+	return engine.RowRefusal{Status: 202}
 }
 
-func read(r *dispatcher.OutboxRow) (*dispatcher.Message, relay.Refusal) {
+func read(r *dispatcher.OutboxRow) (*dispatcher.Message, engine.RowRefusal) {
 	var m struct {
 		Endpoint, URL, Queue, Tenant string
 		Key                          string `json:"ordering_key"`
 		Bad                          string
 	}
 	if err := json.Unmarshal(r.Message, &m); err != nil || m.Bad != "" || r.Body == nil {
-		return nil, relay.Refusal{Status: 422, Problem: []byte("bad")}
+		return nil, engine.RowRefusal{Status: 422, Problem: []byte("bad")}
 	}
-	return &dispatcher.Message{ID: r.ID, Endpoint: m.Endpoint, URL: m.URL, Queue: m.Queue, Tenant: m.Tenant, OrderingKey: m.Key}, relay.Refusal{}
+	return &dispatcher.Message{ID: r.ID, Endpoint: m.Endpoint, URL: m.URL, Queue: m.Queue, Tenant: m.Tenant, OrderingKey: m.Key}, engine.RowRefusal{}
 }
 
-// rig is a relay between fakes.
-type rig struct {
+// relayRig is a relay between fakes.
+type relayRig struct {
 	outbox *fakeOutbox
-	engine *fakeEngine
+	engine *fakePublisher
 	log    bytes.Buffer
-	relay  *relay.Relay
+	relay  *engine.Relay
 }
 
 // relaying runs a relay in a bubble in which time is simulated, for so long.
-func relaying(t *testing.T, set func(*rig), d time.Duration, then func(*rig)) *rig {
+func relaying(t *testing.T, set func(*relayRig), d time.Duration, then func(*relayRig)) *relayRig {
 	t.Helper()
-	r := &rig{
+	r := &relayRig{
 		outbox: &fakeOutbox{rejected: map[string]string{}},
-		engine: &fakeEngine{refuses: map[string]int{}, known: map[string]bool{}},
+		engine: &fakePublisher{refuses: map[string]int{}, known: map[string]bool{}},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r.outbox.notified = make(chan struct{}, 1)
-		r.relay = relay.New(relay.Options{
+		r.relay = engine.NewRelay(engine.RelayOptions{
 			Outbox: r.outbox, Read: read, Publish: r.engine.Publish, Judge: judge, Retention: 24 * time.Hour, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		})
 		set(r)
@@ -249,7 +249,7 @@ func relaying(t *testing.T, set func(*rig), d time.Duration, then func(*rig)) *r
 	return r
 }
 
-func (r *rig) left() (ids []string) {
+func (r *relayRig) left() (ids []string) {
 	for _, row := range r.outbox.rows {
 		ids = append(ids, row.ID)
 	}
@@ -257,11 +257,11 @@ func (r *rig) left() (ids []string) {
 }
 
 // pass lets time pass, until nothing is done any more.
-func (r *rig) pass(d time.Duration) {
+func (r *relayRig) pass(d time.Duration) {
 	r.outbox.fence()
 	time.Sleep(d)
 	synctest.Wait()
 	r.outbox.fence()
 }
 
-func none(*rig) {}
+func none(*relayRig) {}

@@ -1,4 +1,4 @@
-package relay_test
+package engine_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // Rows of a key go one after the other, so that none overtakes one that is refused.
 func TestTheRowsOfAKeyKeepTheirOrder(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.engine.refuses["k2"] = 429
 		for _, id := range []string{"k1", "k2", "k3", "l1", "l2", "free"} {
 			m := map[string]any{"endpoint": "shop", "ordering_key": id[:1]}
@@ -22,7 +22,7 @@ func TestTheRowsOfAKeyKeepTheirOrder(t *testing.T) {
 		}
 		r.outbox.put("elsewhere", map[string]any{"endpoint": "other", "ordering_key": "k"})
 		r.outbox.put("fan", map[string]any{"tenant": "t", "ordering_key": "k"})
-	}, time.Second, func(r *rig) {
+	}, time.Second, func(r *relayRig) {
 		require.Equal(t, [][]string{{"k1", "l1", "free"}, {"k2", "l2"}, {"elsewhere"}}, r.engine.batches)
 		require.Equal(t, []string{"k2", "k3", "fan"}, r.left(), "a fan-out may go to the same endpoint")
 		r.outbox.put("k4", map[string]any{"endpoint": "shop", "ordering_key": "k"})
@@ -39,7 +39,7 @@ func TestTheRowsOfAKeyKeepTheirOrder(t *testing.T) {
 }
 
 func TestURLsOfOneOriginAreOnePlace(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.engine.refuses["1"] = 429
 		for n, url := range []string{"https://a.example/1", "https://A.example:443/2", "https://b.example/", "https://a.example/"} {
 			r.outbox.put(fmt.Sprint(n+1), map[string]any{"url": url, "ordering_key": "k", "tenant": []string{"t", "t", "t", "u"}[n]})
@@ -51,7 +51,7 @@ func TestURLsOfOneOriginAreOnePlace(t *testing.T) {
 
 // The same id twice in one batch: the second is a repeat, and must be seen as one.
 func TestAnIDStandsInACallOnce(t *testing.T) {
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		for range 3 {
 			r.outbox.put("same", map[string]any{})
 		}
@@ -63,11 +63,11 @@ func TestAnIDStandsInACallOnce(t *testing.T) {
 // The longer a destination is full, the fewer rows ask again.
 func TestARowWaitsByItsAge(t *testing.T) {
 	tries := 0
-	r := relaying(t, func(r *rig) {
+	r := relaying(t, func(r *relayRig) {
 		r.engine.refuses["full"] = 429
 		r.engine.during = func([]string) { tries++ }
 		r.outbox.put("full", map[string]any{})
-	}, 100*time.Second, func(r *rig) { // 5 s each for 40 s, then an eighth of its age
+	}, 100*time.Second, func(r *relayRig) { // 5 s each for 40 s, then an eighth of its age
 		require.InDelta(t, 15, tries, 2)
 		tries = 0
 		r.pass(time.Hour)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
-	"github.com/hookladder/hookladder/ladder"
 )
 
 // tickPatience is longer than the longest tick.
@@ -19,7 +18,7 @@ const tickPatience = 90 * time.Second
 func (c *Client) Tick(ctx context.Context, within time.Duration) (wire.Tick, error) {
 	query := url.Values{}
 	if within > 0 {
-		query.Set("for", ladder.FormatDuration(within))
+		query.Set("for", within.String())
 	}
 	return call[wire.Tick](ctx, c, apiRequest{verb: "tick", method: http.MethodPost, path: "/v1/tick", query: query, patience: tickPatience})
 }

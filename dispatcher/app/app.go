@@ -57,10 +57,6 @@ func ParseProxy(text string) (*url.URL, error) { return egress.ParseProxy(text) 
 // LoadRoots loads the file of Options.CAFile or RedisCAFile, to check it.
 func LoadRoots(file string) (*x509.CertPool, error) { return input.LoadRoots(file) }
 
-// LoadOnlyRoots loads a file of certificates without the system's, for clients that trust no
-// other authority.
-func LoadOnlyRoots(file string) (*x509.CertPool, error) { return input.LoadOnlyRoots(file) }
-
 // LoadCertificate loads the files of Options.CertFile and KeyFile, or of another client.
 func LoadCertificate(certFile, keyFile string) ([]tls.Certificate, error) {
 	return input.LoadCertificate(certFile, keyFile)

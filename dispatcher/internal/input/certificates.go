@@ -24,21 +24,14 @@ func LoadRoots(path string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the system's certificates: %w", err)
 	}
-	return addTo(system, path)
-}
-
-// LoadOnlyRoots reads the certificates of authorities from a PEM file. The client trusts no others.
-func LoadOnlyRoots(path string) (*x509.CertPool, error) { return addTo(x509.NewCertPool(), path) }
-
-func addTo(pool *x509.CertPool, path string) (*x509.CertPool, error) {
 	certs, err := loadCertificates(path)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range certs {
-		pool.AddCert(c)
+		system.AddCert(c)
 	}
-	return pool, nil
+	return system, nil
 }
 
 // LoadCertificate reads the client certificate, its intermediate certificates and its

@@ -131,6 +131,25 @@ func (s *Store) reportFailing(a *conn.Reply, now time.Time, batch []dispatcher.S
 	return all
 }
 
+// observeEnds records that deliveries ended in a partition, so that the partition is trimmed.
+func (s *Store) observeEnds(partition, deliveries int) {
+	if deliveries > 0 {
+		s.partitions.Ended(partition, deliveries)
+		s.events.Ended(deliveries)
+	}
+}
+
+// observeBreakers reports the breakers that a call opened and closed, and the time since which
+// their lanes fail.
+func (s *Store) observeBreakers(h conn.Hint, failing map[dispatcher.Lane]time.Time) {
+	for _, o := range h.Opened {
+		s.events.Opened(o.Lane, failing[o.Lane], o.Until.Sub(h.Now))
+	}
+	for _, lane := range h.Closed {
+		s.events.Closed(lane, failing[lane])
+	}
+}
+
 // verdicts maps each verdict to its letter in the script.
 var verdicts = map[dispatcher.Verdict]string{
 	dispatcher.Delivered: "d", dispatcher.Retry: "r", dispatcher.Dead: "x", dispatcher.Back: "b", dispatcher.Snoozed: "z",

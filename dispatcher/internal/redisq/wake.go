@@ -276,25 +276,6 @@ func (s *Store) observeDeaths(h conn.Hint) {
 	}
 }
 
-// observeEnds records that deliveries ended in a partition, so that the partition is trimmed.
-func (s *Store) observeEnds(partition, deliveries int) {
-	if deliveries > 0 {
-		s.partitions.Ended(partition, deliveries)
-		s.events.Ended(deliveries)
-	}
-}
-
-// observeBreakers reports the breakers that a call opened and closed, and the time since which
-// their lanes fail.
-func (s *Store) observeBreakers(h conn.Hint, failing map[dispatcher.Lane]time.Time) {
-	for _, o := range h.Opened {
-		s.events.Opened(o.Lane, failing[o.Lane], o.Until.Sub(h.Now))
-	}
-	for _, lane := range h.Closed {
-		s.events.Closed(lane, failing[lane])
-	}
-}
-
 // Poll reads the hints of all partitions, or only of the partitions whose last reply was lost.
 func (s *Store) Poll(ctx context.Context, all bool) (wait time.Duration, err error) {
 	list, wait := s.partitions.Unseen()

@@ -104,26 +104,6 @@ func (c *Client) Partitions() int { return len(c.tags) }
 // All are the numbers of all partitions.
 func (c *Client) All() []int { return keys.Partitions(len(c.tags)) }
 
-// PartitionOf is the partition of a lane.
-func (c *Client) PartitionOf(lane dispatcher.Lane) int {
-	if len(c.tags) == 1 {
-		return 0
-	}
-	return keys.Partition(string(lane), len(c.tags))
-}
-
-// PartitionsOf returns the partitions of lanes, in order. Without lanes it returns all.
-func (c *Client) PartitionsOf(lanes []dispatcher.Lane) (in []int) {
-	if len(lanes) == 0 {
-		return c.All()
-	}
-	for _, lane := range lanes {
-		in = append(in, c.PartitionOf(lane))
-	}
-	slices.Sort(in)
-	return slices.Compact(in)
-}
-
 // Tag returns the hash tag of a partition, or of home. It is the prefix of the names of
 // its keys.
 func (c *Client) Tag(partition int) string {

@@ -2,8 +2,12 @@ package conn
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Share is the part of a list that one call sends to a partition.
@@ -50,4 +54,24 @@ func (c *Client) SendEach(ctx context.Context, b Batch, read func(i int, r *Call
 		}
 	}
 	return JoinErrors(errs...)
+}
+
+// PartitionOf is the partition of a lane.
+func (c *Client) PartitionOf(lane dispatcher.Lane) int {
+	if len(c.tags) == 1 {
+		return 0
+	}
+	return keys.Partition(string(lane), len(c.tags))
+}
+
+// PartitionsOf returns the partitions of lanes, in order. Without lanes it returns all.
+func (c *Client) PartitionsOf(lanes []dispatcher.Lane) (in []int) {
+	if len(lanes) == 0 {
+		return c.All()
+	}
+	for _, lane := range lanes {
+		in = append(in, c.PartitionOf(lane))
+	}
+	slices.Sort(in)
+	return slices.Compact(in)
 }

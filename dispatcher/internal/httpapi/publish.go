@@ -57,13 +57,13 @@ func PlainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
 func (s *messageServer) publish(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if s.Tracer != nil {
-		return s.traced(ctx, q, s.publishOne)
-	}
-	return s.publishOne(ctx, q)
+	ctx, t := s.begin(ctx, q)
+	answer, err := s.publishOne(ctx, q, t)
+	t.end(answer, err)
+	return answer, err
 }
 
-func (s *messageServer) publishOne(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *messageServer) publishOne(ctx context.Context, q *api.Request, t publishTrace) (*api.Response, error) {
 	p, err := api.Decode(q, decodeMessage)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *messageServer) publishOne(ctx context.Context, q *api.Request) (*api.Re
 	}
 	q.Writer.Handed = true
 	m := p.Value
-	m.Trace = s.kept(ctx, q)
+	m.Trace = t.kept
 	results, err := s.Publisher.Publish(ctx, []*dispatcher.Message{m})
 	if err != nil {
 		return nil, err
@@ -82,9 +82,7 @@ func (s *messageServer) publishOne(ctx context.Context, q *api.Request) (*api.Re
 	if len(results) != 1 {
 		return nil, fmt.Errorf("publish %s: %d results for one message", m.ID, len(results))
 	}
-	if s.Tracer != nil {
-		note(ctx, m, &results[0])
-	}
+	t.note(m, &results[0])
 	if err := refused(&results[0], api.Single); err != nil {
 		return nil, err
 	}
@@ -250,28 +248,38 @@ func appendTime(b []byte, t time.Time) []byte {
 	return wire.Time{Time: t}.AppendTo(b)
 }
 
-// spanKey is the key of the span of a publish in its context.
-type spanKey struct{}
-
-// traced serves a publish within a span. The caller's traceparent names its parent.
-func (s *messageServer) traced(ctx context.Context, q *api.Request, do func(context.Context, *api.Request) (*api.Response, error)) (*api.Response, error) {
-	ctx, span := s.Tracer.Begin(ctx, q.Span("publish", trace.Send))
-	answer, err := do(context.WithValue(ctx, spanKey{}, span), q)
-	status, failed := api.SpanStatus(answer, err)
-	span.Set(slog.Int(trace.Status, status))
-	span.End(failed, time.Time{})
-	return answer, err
+// publishTrace is the span of a publish, and the context that its messages keep: the span if it is
+// recorded, or else the caller's. So attempts are never linked to a span that no collector has.
+type publishTrace struct {
+	span trace.Span     // nil: nothing is traced
+	kept *trace.Context // nil: the caller has none either
 }
 
-// kept returns the context that the messages of a publish keep: its own span if the span is
-// recorded, or else the caller's. So attempts are never linked to a span that no collector has.
-func (s *messageServer) kept(ctx context.Context, q *api.Request) *trace.Context {
-	if s.Tracer != nil {
-		if span, ok := ctx.Value(spanKey{}).(trace.Span); ok && span.Recorded() {
-			c := span.Context()
-			return &c
-		}
+// begin begins the span of a publish, if the program is traced. The caller's traceparent names its
+// parent.
+func (s *messageServer) begin(ctx context.Context, q *api.Request) (context.Context, publishTrace) {
+	if s.Tracer == nil {
+		return ctx, publishTrace{kept: s.callersTrace(ctx, q)}
 	}
+	ctx, span := s.Tracer.Begin(ctx, q.Span("publish", trace.Send))
+	if span.Recorded() {
+		c := span.Context()
+		return ctx, publishTrace{span: span, kept: &c}
+	}
+	return ctx, publishTrace{span: span, kept: s.callersTrace(ctx, q)}
+}
+
+// end ends the span with the response.
+func (t publishTrace) end(answer *api.Response, err error) {
+	if t.span != nil {
+		status, failed := api.SpanStatus(answer, err)
+		t.span.Set(slog.Int(trace.Status, status))
+		t.span.End(failed, time.Time{})
+	}
+}
+
+// callersTrace returns the caller's context, or nil if it has no valid one.
+func (s *messageServer) callersTrace(ctx context.Context, q *api.Request) *trace.Context {
 	if q.HTTP.Header[trace.Header] == nil {
 		return nil
 	}
@@ -284,9 +292,8 @@ func (s *messageServer) kept(ctx context.Context, q *api.Request) *trace.Context
 }
 
 // note describes a published message in the span of its publish.
-func note(ctx context.Context, m *dispatcher.Message, r *dispatcher.Published) {
-	span, ok := ctx.Value(spanKey{}).(trace.Span)
-	if !ok || !span.Recorded() {
+func (t publishTrace) note(m *dispatcher.Message, r *dispatcher.Published) {
+	if t.span == nil || !t.span.Recorded() {
 		return
 	}
 	attrs := []slog.Attr{
@@ -299,5 +306,5 @@ func note(ctx context.Context, m *dispatcher.Message, r *dispatcher.Published) {
 	if len(r.Deliveries) == 1 {
 		attrs = append(attrs, slog.String(trace.Destination, string(r.Deliveries[0].ID.Lane)))
 	}
-	span.Set(attrs...)
+	t.span.Set(attrs...)
 }

@@ -14,15 +14,15 @@ import (
 
 // publishBatch serves POST /v1/messages/batch.
 func (s *messageServer) publishBatch(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if s.Tracer != nil {
-		return s.traced(ctx, q, s.publishAll)
-	}
-	return s.publishAll(ctx, q)
+	ctx, t := s.begin(ctx, q)
+	answer, err := s.publishAll(ctx, q, t)
+	t.end(answer, err)
+	return answer, err
 }
 
 // publishAll publishes a batch. The engine gets the valid messages in one call, even if others
 // are invalid.
-func (s *messageServer) publishAll(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *messageServer) publishAll(ctx context.Context, q *api.Request, t publishTrace) (*api.Response, error) {
 	if q.HTTP.Header["Idempotency-Key"] != nil {
 		return nil, api.WrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
 	}
@@ -34,17 +34,16 @@ func (s *messageServer) publishAll(ctx context.Context, q *api.Request) (*api.Re
 		return nil, err
 	}
 	o := outcomes{bad: make([]*api.Problem, len(b.messages)), good: make([]*dispatcher.Message, 0, len(b.messages)), reads: q.Reads}
-	kept := s.kept(ctx, q)
 	for i := range b.messages {
 		if o.bad[i] = judge(&b.messages[i], api.BatchIndex(i), s.Policy); o.bad[i] == nil {
-			b.messages[i].Value.Trace = kept
+			b.messages[i].Value.Trace = t.kept
 			o.good = append(o.good, b.messages[i].Value)
 		} else {
 			q.Writer.Refusal = o.bad[i]
 		}
 	}
-	if s.Tracer != nil {
-		noteBatch(ctx, len(b.messages))
+	if t.span != nil {
+		t.span.Set(slog.Int(trace.Messages, len(b.messages)))
 	}
 	q.Writer.Handed, q.Writer.Refused = true, len(o.bad)-len(o.good)
 	if len(o.good) > 0 {
@@ -121,11 +120,4 @@ func appendProblem(b []byte, p *api.Problem) []byte {
 	b = append(appendResult(b, p.Kind.Status), `"problem":`...)
 	b = append(b, p.Body()...)
 	return append(b, '}')
-}
-
-// noteBatch counts the messages of a batch in its span.
-func noteBatch(ctx context.Context, messages int) {
-	if span, ok := ctx.Value(spanKey{}).(trace.Span); ok {
-		span.Set(slog.Int(trace.Messages, messages))
-	}
 }

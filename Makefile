@@ -67,13 +67,14 @@ build: ## build the one binary, static, to bin/hookladder
 
 # The packages with goroutines that share memory: their tests run with the race detector. It makes
 # tests several times slower, and needs a second compilation of all packages below them.
-RACED := $(addprefix ./dispatcher/,client queue queue/queuetest internal/callers internal/endpoints internal/metrics internal/redisq/conn)
+RACED := $(addprefix ./dispatcher/,client queue queue/queuetest internal/callers internal/endpoints internal/metrics)
 # The same for packages of which some tests do without it.
-HALF_RACED := $(addprefix ./dispatcher/,internal/engine internal/redisq app internal/egress)
+HALF_RACED := $(addprefix ./dispatcher/,internal/engine internal/redisq internal/redisq/conn app internal/egress)
 # Tests of HALF_RACED that do, because with it they take as long as all others. Each case of the queue
-# has one goroutine. The other tests repeat, for hours of simulated time or for hundreds of calls, what
-# the goroutines of raced tests do. A test that gets another name is raced again. The chaos test runs
-# the whole program with the detector, and .ci/nightly all tests.
+# has one goroutine, and so has a test that only reads the scripts, mostly with regular expressions,
+# which the detector makes some twenty times slower. The other tests repeat, for hours of simulated
+# time or for hundreds of calls, what the goroutines of raced tests do. A test that gets another name
+# is raced again. The chaos test runs the whole program with the detector, and .ci/nightly all tests.
 UNRACED := Queue QueueModel DeliveriesMakeTheMovesOfTheTable ABrokenValueStopsNothingElse \
 	ACallAboutAllTenantsEndsAndGoesOn ADeliveryClimbsItsLadderAndIsNeverEarly AfterAnHourTheReceiverIsBlamed \
 	AnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome AnOutcomeThatIsRefusedHoldsUpNoOthers ANewLaneIsCalledSoonBesideHungOnes \
@@ -81,6 +82,8 @@ UNRACED := Queue QueueModel DeliveriesMakeTheMovesOfTheTable ABrokenValueStopsNo
 	AStageThatGoesOnFailingIsNotToldOfAgainAndAgain ClaimingStopsWhenTooManyOutcomesWait DeathsOfVeryManyLanesAreCountedTogether \
 	FewSuspectsOfDifferentLanesAreCalledAtOnce LanesThatWaitForOurNetworkShareTwentyAttemptsASecond \
 	ThatFinishedWorkMadeRoomIsTold WhatLastsIsToldOnceAnHour \
+	NoScriptCallsAFunctionThatWasPruned EachScriptNamesWhatItNeeds NoScriptHasANameOfAPart NoScriptComesNearTheLimitOfLocals \
+	NoLocalOfAScriptHidesAnotherOne AScriptIsDividedAtTheSamePlaceEachTime \
 	AnEndpointShowsItsFailuresHoweverMuchOthersDo StrangersThatHoldAllPlacesShutNobodyOut TheRightsOfEachRoute \
 	CompressedBodyIsItsText
 none :=

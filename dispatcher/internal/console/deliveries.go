@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,6 +29,7 @@ type deliveriesPage struct {
 	Topic    string // the URL that searches for a topic instead; empty: none
 	Ends     string // the URL that searches for numbers with these last digits instead; empty: none
 	Digits   string // of the typed number; empty: they are too few, or it has others
+	Unread   bool   // numbers that end with Digits could not be read
 	Statuses []choice
 	Chips    []filterChip
 	Hidden   []filterChip // of a form that adds a filter
@@ -98,7 +100,7 @@ func deliveries(v *visit) (pageAnswer, error) {
 	if err != nil {
 		return pageAnswer{}, err
 	}
-	if q != "" && cursor == "" && page.NextCursor == nil {
+	if q != "" && cursor == "" && page.NextCursor == nil && !p.Unread {
 		if to := onlyMessage(v, page.Data); to != "" {
 			return pageAnswer{to: to}, nil
 		}
@@ -117,26 +119,43 @@ func searched(r *http.Request) string {
 	return strings.TrimSpace(strings.TrimLeft(r.URL.Query().Get("q"), "/ "))
 }
 
-// find reads the list. A search that finds nothing looks for numbers that end with the digits of the
-// text, or for a topic, if the text has a dot as topics have.
+// find reads the list. A search for a number also looks for numbers that end with its digits. A search
+// that finds nothing looks for a topic, if the text has a dot as topics have.
 func (p *deliveriesPage) find(v *visit, filter *deliveryFilter, cursor string) (wire.Page, error) {
 	page, err := firstFound(v, *filter, cursor)
-	if err != nil || len(page.Data) > 0 || page.NextCursor != nil {
-		return page, err
-	}
 	switch {
+	case err != nil || page.NextCursor != nil:
+		return page, err
 	case p.Digits != "":
-		filter.query.Del("subject_like")
-		filter.query.Add("subject_ends", p.Digits)
-		p.Looked, p.Ends = p.Looked+"; and then as the last digits of an order number, of messages that are kept here", ""
-	case p.Topic != "" && strings.Contains(p.Query, "."):
+		return p.ending(v, filter, page)
+	case len(page.Data) == 0 && p.Topic != "" && strings.Contains(p.Query, "."):
 		filter.query.Del("subject_like")
 		filter.query.Add("topic", p.Query)
 		p.Looked, p.Topic = p.Looked+"; and then as a topic", ""
-	default:
-		return page, nil
+		return firstFound(v, *filter, cursor)
 	}
-	return firstFound(v, *filter, cursor)
+	return page, nil
+}
+
+// ending adds the deliveries of numbers that end with the typed digits to those of the whole number, which
+// come first. It has a page of each at most.
+func (p *deliveriesPage) ending(v *visit, filter *deliveryFilter, whole wire.Page) (wire.Page, error) {
+	ends := *filter
+	ends.query = maps.Clone(filter.query)
+	ends.query.Del("subject_like")
+	ends.query.Add("subject_ends", p.Digits)
+	page, err := firstFound(v, ends, "")
+	if err != nil && len(whole.Data) > 0 {
+		p.Unread = true
+		return whole, nil
+	}
+	*filter = ends
+	p.Looked, p.Ends = p.Looked+"; and as the last digits of an order number, of messages that are kept here", ""
+	page.LookedAt += whole.LookedAt
+	page.Data = append(whole.Data, slices.DeleteFunc(page.Data, func(d wire.Delivery) bool {
+		return slices.ContainsFunc(whole.Data, func(w wire.Delivery) bool { return w.ID == d.ID })
+	})...)
+	return page, err
 }
 
 // onlyMessage returns the URL of the message of all these deliveries; empty: there are several, or none.
@@ -231,6 +250,11 @@ func (p *deliveriesPage) search(v *visit, q string, filter *deliveryFilter) (to 
 	}
 	if !notThere(err) {
 		return "", err
+	}
+	if lane != "" { // the uid of an endpoint may have a colon too
+		if to, err := named(v, q); err != nil || to != "" {
+			return to, err
+		}
 	}
 	switch {
 	case strings.HasPrefix(q, "ep_"):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,14 @@ func TestAWrongFilterSaysSoWithTheWayBack(t *testing.T) {
 	require.True(t, api.called("GET /v1/deliveries?limit=50&since="))
 }
 
+// hits returns the messages of a list, in its order.
+func hits(page string) (ids []string) {
+	for _, m := range regexp.MustCompile(`row-link clip order" href="/console/messages/(\w+)`).FindAllStringSubmatch(page, -1) {
+		ids = append(ids, m[1])
+	}
+	return ids
+}
+
 func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	api, ask := newTestPages(t, map[string]string{
 		"GET /v1/messages/order_17": oneMessage, "GET /v1/endpoints/ep_1": `{"id":"ep_1","state":"active"}`, "GET /v1/deliveries": pageOf("null", 0),
@@ -127,7 +136,7 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	require.Contains(t, page, "was looked for as a subject, since no message has this id")
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_like=order+4711"), api.calls)
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=4711"), api.calls)
-	require.Contains(t, page, "and then as the last digits of an order number")
+	require.Contains(t, page, "and as the last digits of an order number")
 	to("...94711")
 	require.True(t, api.called("GET /v1/deliveries?limit=50&subject_ends=94711"), api.calls)
 	api.calls = nil
@@ -141,6 +150,8 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	api.answers["GET /v1/lanes?destination=other"] = `{"data":[{"lane":"u_x","state":"active"}],"next_cursor":null}`
 	api.answers["GET /v1/endpoints?limit=1&tenant=lilac"] = `{"data":[{"id":"ep_7"}],"next_cursor":null}`
 	require.Contains(t, to("lilac-orders"), "/console/endpoints/ep_7", "its uid")
+	api.answers["GET /v1/lanes?destination=lilac%3Aorders"] = strings.Replace(api.answers["GET /v1/lanes?destination=lilac-orders"], "lilac-orders", "lilac:orders", 1)
+	require.Contains(t, to("lilac:orders"), "/console/endpoints/ep_7", "a uid with a colon is no delivery's id")
 	require.Contains(t, to("lilac"), "/console/endpoints?tenant=lilac")
 	page = to("other")
 	require.Contains(t, page, "no endpoint this uid, tenant or host")
@@ -169,6 +180,18 @@ func TestASearchFindsAMessageAnEndpointOrASubject(t *testing.T) {
 	require.Equal(t, "/console/messages/only", ask(get("/console/deliveries?q=order+4711")).Header().Get("Location"), "one message")
 	api.answers[number] = pageOf("c2", 1, listed("only", "dead", ""))
 	require.Contains(t, to("order 4711"), `<a class="row-link clip order" href="/console/messages/only?to=ep_1"`, "there may be more")
+	const ends = "GET /v1/deliveries?limit=50&subject_ends=4711"
+	api.answers[number] = pageOf("null", 1, listed("only", "dead", ""))
+	api.answers[ends] = pageOf("null", 2, listed("newer", "dead", ""), listed("only", "dead", ""))
+	require.Equal(t, []string{"only", "newer"}, hits(to("order 4711")), "the whole number comes first, and each once")
+	api.answers[ends] = pageOf("c3", 1, listed("only", "dead", ""))
+	page = to("order 4711")
+	require.Equal(t, []string{"only"}, hits(page))
+	require.Contains(t, page, "cursor=c3", "others may end so")
+	api.answers[ends] = `422{"type":"/problems/invalid","title":"Invalid","status":422,"detail":"too many end so"}`
+	page = to("order 4711")
+	require.Equal(t, []string{"only"}, hits(page), "what is found is shown")
+	require.Contains(t, page, "Look for numbers that end so")
 
 	for _, q := range []string{"msg_01K", "ep_2", "u_x:msg_2"} {
 		page = to(q)

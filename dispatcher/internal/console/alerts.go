@@ -194,8 +194,10 @@ func isAre(n int) string {
 }
 
 // capped returns a sentence with a maximum length, without its full stop.
-func capped(text string) string {
-	const most = 200
+func capped(text string) string { return shortened(200, text) }
+
+// shortened returns the first characters of a text.
+func shortened(most int, text string) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "…"
 	}

@@ -70,6 +70,15 @@ func fails(state string, since wire.Time) bool {
 	return false
 }
 
+// shownState returns the state of a destination as all pages and both kinds of visitors see it: an active one
+// whose attempts fail is failing.
+func shownState(state string, since wire.Time) string {
+	if state == "active" && fails(state, since) {
+		return "failing"
+	}
+	return state
+}
+
 // causesOf groups the lanes that fail, the cause of the most lanes first.
 func causesOf(lanes []wire.LaneState) []cause {
 	at := map[string]int{} // index of a key
@@ -184,9 +193,6 @@ func failing(v *visit) (pageAnswer, error) {
 	page.turn(v)
 	for i := range page.Lanes {
 		page.Lanes[i].TokenAt = wire.Time{} // it changes with the clock
-		if page.Lanes[i].State == "active" {
-			page.Lanes[i].State = "failing" // as elsewhere in the console
-		}
 	}
 	return pageAnswer{template: "lanes", title: "What fails", section: "now", body: page}, nil
 }

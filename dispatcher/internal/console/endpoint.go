@@ -70,6 +70,11 @@ func (p *endpointPage) causeOf() *endpointCause {
 // Tries reports whether the page offers an attempt of all that waits.
 func (p endpointPage) Tries() bool { return p.Cause != nil && p.Cause.Tries }
 
+// AwaitsResume reports whether nothing is sent to the endpoint until the visitor resumes it.
+func (p endpointPage) AwaitsResume() bool {
+	return p.Advice.Resumes && (p.State() == "paused" || p.State() == "disabled")
+}
+
 // heldBy returns what holds the deliveries of a lane that are due.
 func heldBy(l wire.LaneState) string {
 	switch {

@@ -83,17 +83,12 @@ func successOf(bars []dispatcher.Bar) (s successRate) {
 	return s
 }
 
-// State returns the state of the endpoint, or the state of its lane if that says more. An active one
-// whose attempts fail is failing.
+// State returns the state of the endpoint, or the state of its lane if that says more.
 func (r endpointRow) State() string {
 	if r.EndpointView.State != "active" && r.EndpointView.State != "open" {
 		return r.EndpointView.State
 	}
-	state := cmp.Or(r.Lane.State, r.EndpointView.State)
-	if state == "active" && fails(state, r.FailingSince) {
-		return "failing"
-	}
-	return state
+	return shownState(cmp.Or(r.Lane.State, r.EndpointView.State), r.FailingSince)
 }
 
 // Since returns when that state began.
@@ -170,12 +165,9 @@ func stateWeight(state string) int {
 	return len(endpointStates)
 }
 
-// listedState returns the state of an endpoint in the list. An active one whose attempts fail is failing.
+// listedState returns the state of an endpoint in a list.
 func listedState(e wire.EndpointView) string {
-	if e.State == "active" && fails(e.State, e.FailingSince) {
-		return "failing"
-	}
-	return e.State
+	return shownState(e.State, e.FailingSince)
 }
 
 // chips counts the endpoints by their states, and returns those of the chosen state, the worst first.

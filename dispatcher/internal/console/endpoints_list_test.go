@@ -42,7 +42,7 @@ func manyEndpoints() map[string]string {
 	return answers
 }
 
-var stateOfRow = regexp.MustCompile(`<tr id="ep_\d+"><td><span class="status s-(\w+)`)
+var stateOfRow = regexp.MustCompile(`<tr id="ep_\d+"><td class="c-state"><span class="status s-(\w+)`)
 
 func TestEndpointsThatFailComeFirst(t *testing.T) {
 	_, pages := newTestPages(t, manyEndpoints())
@@ -55,7 +55,7 @@ func TestEndpointsThatFailComeFirst(t *testing.T) {
 	require.Contains(t, first, `<tr id="ep_239">`, "with the most waiting")
 	require.Contains(t, first, "status 503")
 	require.Contains(t, first, `href="/console/endpoints?from=50"`)
-	opened := regexp.MustCompile(`href="/console/endpoints\?state=open">stopped calling <span class="n">(\d+)`).FindStringSubmatch(first)
+	opened := regexp.MustCompile(`href="/console/endpoints\?state=open"[^>]*>stopped calling <span class="n">(\d+)`).FindStringSubmatch(first)
 	require.NotNil(t, opened)
 	only := pages(get("/console/endpoints?state=open&from=50")).Body.String()
 	require.Equal(t, opened[1], fmt.Sprint(50+len(stateOfRow.FindAllString(only, -1))))

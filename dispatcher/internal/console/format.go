@@ -58,8 +58,10 @@ func functions(now func() time.Time) template.FuncMap {
 		"outcomeWord": func(outcome string) string { return cmp.Or(outcomeWords[outcome][0], outcome) },
 		"outcomeIcon": func(outcome string) string { return cmp.Or(outcomeWords[outcome][1], "ready") },
 
-		"merchantState": merchantState,
-		"messageOf":     messageOf,
+		"shownState": shownState,
+		"messageOf":  messageOf,
+		"firstLine":  firstLine,
+		"shortened":  shortened,
 	}
 }
 

@@ -94,7 +94,7 @@ func (p *homePage) endpoints(v *visit, page wire.EndpointPage) (err error) {
 
 // needOf describes the problem of an endpoint, in the words for its merchant.
 func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
-	t = merchantNeed{Endpoint: e, Name: EndpointName(e), State: merchantState(e), Since: e.FailingSince}
+	t = merchantNeed{Endpoint: e, Name: EndpointName(e), State: listedState(e), Since: e.FailingSince}
 	waiting := ""
 	if e.Waiting > 0 {
 		waiting = fmt.Sprintf(" %d wait meanwhile.", e.Waiting)
@@ -118,12 +118,4 @@ func needOf(e wire.EndpointView) (t merchantNeed, ok bool) {
 		return t, false
 	}
 	return t, true
-}
-
-// merchantState returns an endpoint's state in a word for its merchant.
-func merchantState(e wire.EndpointView) string {
-	if fails(e.State, e.FailingSince) {
-		return "failing"
-	}
-	return e.State
 }

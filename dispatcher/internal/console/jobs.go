@@ -75,20 +75,19 @@ type firstAttempt struct {
 
 // firstAttemptOf returns what came of the first attempt at a destination.
 func firstAttemptOf(j wire.Job, l wire.LaneState) firstAttempt {
+	works := !fails(l.State, l.FailingSince)
+	l.State = shownState(l.State, l.FailingSince)
 	f := firstAttempt{LaneState: l, Name: cmp.Or(l.UID, l.URL, l.Lane), Text: "One delivery is being attempted first."}
 	failed := l.LastFailure != nil && !l.LastFailure.At.Before(j.StartedAt.Time)
 	switch {
 	case l.State == "paused" || l.State == "unverified" || l.State == "disabled":
 		f.Text = "Nothing is sent: it is " + l.State + "."
-	case !fails(l.State, l.FailingSince):
+	case works:
 		f.Works, f.Text = true, "It works. What waits is sent now, as fast as the receiver takes it."
 		if j.State == "done" && l.Waiting > l.Ready { // the job had read its list when these failed
 			f.Text = "It works. Some failed after this had begun, and wait for their next attempt: try again to send them now."
 		}
 	case failed:
-		if f.State == "active" {
-			f.State = "failing" // as elsewhere in the console
-		}
 		f.Last, f.Text = l.LastFailure, "The attempt failed, so the others were not sent."
 		if !l.Until.IsZero() {
 			f.Text = "The attempt failed, so the others wait for the next one."

@@ -11,7 +11,7 @@ type LaneSentence struct {
 	Text  string    // empty: the lane is healthy
 	Until wire.Time // time when the lane continues by itself; zero: never, or unknown
 	Cure  string    // the action of a person; empty: none is needed
-	Act   bool      // a person must act, because nothing is sent automatically
+	Mark  string    // its colour: lost (new messages die until a person acts), held (a person holds them), or empty
 
 	Pauses, Resumes bool // whether the visitor can pause or resume the lane
 }
@@ -44,7 +44,7 @@ func laneSentence(l wire.LaneState, link bool) LaneSentence {
 	case "paused":
 		return paused(l, link)
 	case "unverified":
-		return LaneSentence{Text: "Its URL was set by a link and waits for a successful test. New messages for it wait, and nothing is lost.", Cure: "Send a test: if the receiver accepts it, due deliveries are sent now, and the others at their next attempt.", Act: true}
+		return LaneSentence{Text: "Its URL was set by a link and waits for a successful test. New messages for it wait, and nothing is lost.", Cure: "Send a test: if the receiver accepts it, due deliveries are sent now, and the others at their next attempt.", Mark: "held"}
 	case "disabled":
 		return disabledLane(l.Why, link)
 	case "deleted":
@@ -71,7 +71,7 @@ func mend(l wire.LaneState) string {
 }
 
 func paused(l wire.LaneState, link bool) LaneSentence {
-	s := LaneSentence{Text: "It is paused. New messages for it wait, and nothing is lost.", Cure: "Press Resume to let it go on.", Act: true}
+	s := LaneSentence{Text: "It is paused. New messages for it wait, and nothing is lost.", Cure: "Press Resume to let it go on.", Mark: "held"}
 	switch {
 	case l.Why == "all" && link:
 		s.Text, s.Cure = "All deliveries are paused by the operator. New messages wait, and nothing is lost.", ""
@@ -88,13 +88,13 @@ func disabledLane(why string, link bool) LaneSentence {
 	const after, cure = " Matching messages are recorded as dead, without an attempt.", "Press Resume, and then replay the deliveries that died meanwhile."
 	switch {
 	case why == "gone":
-		return LaneSentence{Text: "Its receiver answered 410 Gone, so it was disabled." + after, Cure: "If it is back: " + cure, Act: true}
+		return LaneSentence{Text: "Its receiver answered 410 Gone, so it was disabled." + after, Cure: "If it is back: " + cure, Mark: "lost"}
 	case why == "failing":
-		return LaneSentence{Text: "It was disabled, because no attempt succeeded for too long." + after, Cure: "Mend the receiver. " + cure, Act: true}
+		return LaneSentence{Text: "It was disabled, because no attempt succeeded for too long." + after, Cure: "Mend the receiver. " + cure, Mark: "lost"}
 	case link:
-		return LaneSentence{Text: "The operator disabled it." + after, Cure: "Ask them to enable it.", Act: true}
+		return LaneSentence{Text: "The operator disabled it." + after, Cure: "Ask them to enable it.", Mark: "lost"}
 	}
-	return LaneSentence{Text: "A person disabled it." + after, Cure: cure, Act: true}
+	return LaneSentence{Text: "A person disabled it." + after, Cure: cure, Mark: "lost"}
 }
 
 func limited(l wire.LaneState, link bool) LaneSentence {
@@ -111,12 +111,12 @@ func limited(l wire.LaneState, link bool) LaneSentence {
 			s.Cure = "Look into the log: the resolver, the route or the proxy failed."
 		}
 	case "sealed":
-		s.Text, s.Act = "An instance can't open its secrets.", true
+		s.Text = "An instance can't open its secrets."
 		if !link {
 			s.Cure = "Start all instances with the same ENCRYPTION_KEY; hookladder doctor lists those that can't."
 		}
 	case "missing":
-		s.Text, s.Act = "Its endpoint is not there.", true
+		s.Text = "Its endpoint is not there."
 		if !link {
 			s.Cure = "hookladder doctor reports the cause."
 		}

@@ -15,6 +15,8 @@ import (
 const (
 	// lanesShown is the page length of lanes, links and entries of the audit.
 	lanesShown = 50
+	// lanesBusiest is how many of them the system's page shows.
+	lanesBusiest = 20
 	// instancesListed is how many instances a page lists.
 	instancesListed = 100
 )
@@ -63,6 +65,7 @@ func system(v *visit) (pageAnswer, error) {
 			page.Lanes = append(page.Lanes, l)
 		}
 	}
+	page.Lanes = page.Lanes[:min(len(page.Lanes), lanesBusiest)]
 	if v.srv.Archive != nil {
 		status := v.srv.Archive()
 		page.Archive = &archiveState{Up: status.Up, Since: status.Since, Holds: status.Partitions, Passed: status.Passed, Lost: status.Lost}

@@ -18,34 +18,38 @@ import (
 func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, keys)
-	b := w.tab(t)
-	w.signIn(b, adminKey)
-	b.Allow("503")
-	for _, trouble := range []struct {
-		name       string
-		break_, up func()
-		says       string
-	}{
-		{"it hangs", w.redis.Pause, w.redis.Resume, "This took too long"},
-		{"it is killed", w.redis.Kill, w.redis.Restart, "Redis can't be reached"},
-	} {
-		trouble.break_()
-		require.Equal(t, http.StatusServiceUnavailable, b.Try(w.page("/console/")), trouble.name)
-		b.WaitFor(trouble.says)
-		b.WaitGone("API key", "Sign in")
-		b.Shot("away")
-		require.Empty(t, b.Axe())
-		trouble.up()
-		b.WaitHas("heading", "Now") // by itself
-		b.WaitFor("alice")
-	}
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		w.signIn(b, adminKey)
+		for _, trouble := range []struct {
+			name       string
+			break_, up func()
+			says       string
+		}{
+			{"it hangs", w.redis.Pause, w.redis.Resume, "This took too long"},
+			{"it is killed", w.redis.Kill, w.redis.Restart, "Redis can't be reached"},
+		} {
+			trouble.break_()
+			require.Equal(t, http.StatusServiceUnavailable, b.Try(w.page("/console/")), trouble.name)
+			b.WaitFor(trouble.says)
+			b.WaitGone("API key", "Sign in")
+			b.Shot("away-" + s.name)
+			require.Empty(t, b.Sideways())
+			require.Empty(t, b.Axe())
+			trouble.up()
+			b.WaitHas("heading", "Now") // by itself
+			b.WaitHas("button", "Sign out")
+		}
+	})
 }
 
 func TestAnOpenPageSaysWhatIsAwayAndGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b := w.tab(t)
-	b.Allow("503")
+	w.onScreens(t, func(t *testing.T, _ screen, b *browsertest.Tab) { w.saysWhatIsAway(t, b) })
+}
+
+func (w *world) saysWhatIsAway(t *testing.T, b *browsertest.Tab) {
+	t.Helper()
 	b.Open(w.page("/console/"))
 	b.WaitFor("Live")
 	for _, trouble := range []struct {
@@ -74,11 +78,9 @@ func TestAnOpenPageSaysWhatIsAwayAndGoesOn(t *testing.T) {
 func TestTheLampIsTheAgeOfTheLastResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b := w.tab(t)
-	b.Allow("ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED")
 	signal := func(s syscall.Signal) func() { return func() { require.NoError(t, w.Signal(s)) } }
-	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
-		screen()
+	w.onScreens(t, func(t *testing.T, _ screen, b *browsertest.Tab) {
+		b.Allow("ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED")
 		b.Open(w.page("/console/"))
 		b.WaitFor("Live")
 		for _, trouble := range []struct{ break_, up func() }{
@@ -94,7 +96,7 @@ func TestTheLampIsTheAgeOfTheLastResponse(t *testing.T) {
 			b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
 			b.WaitGone("the server is not reached")
 		}
-	}
+	})
 }
 
 // A store that is slow, but there, empties no page, and is never said to take no message.
@@ -103,17 +105,24 @@ func TestASlowStoreEmptiesNoPage(t *testing.T) {
 	w := newWorld(t, keys)
 	far := redistest.NewProxy(t, w.redis.Addr())
 	slow := w.serve("REDIS_URL=" + far.URL())
-	b := w.tab(t)
-	slow.signIn(b, adminKey)
-	b.Allow("503")
-	far.Delay(200 * time.Millisecond)
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		slow.signIn(b, adminKey)
+		far.Delay(200 * time.Millisecond)
+		defer far.Delay(0)
+		slow.emptiesNoPage(t, w, s, b)
+	})
+}
+
+// emptiesNoPage opens the first page ten times, and publishes beside it.
+func (i *instance) emptiesNoPage(t *testing.T, w *world, s screen, b *browsertest.Tab) {
+	t.Helper()
 	shown := 0
 	for n := range 10 {
-		status := b.Try(slow.page("/console/"))
+		status := b.Try(i.page("/console/"))
 		text := b.Text()
 		require.NotContains(t, text, "no message is accepted")
 		require.NotContains(t, text, "Redis can't be reached")
-		_, err := slow.Publish(t.Context(), &wire.Message{ID: fmt.Sprint("beside_", n), Topic: "a", URL: w.at("ok"), Body: []byte("1")})
+		_, err := i.Publish(t.Context(), &wire.Message{ID: fmt.Sprint("beside_", s.name, "_", n), Topic: "a", URL: w.at("ok"), Body: []byte("1")})
 		require.NoError(t, err, "it is accepted meanwhile")
 		if status == http.StatusOK {
 			shown++

@@ -219,49 +219,52 @@ func TestARowIsOneLineThatBeginsWithTheOrder(t *testing.T) {
 	}
 	_, err := w.PublishBatch(t.Context(), all)
 	require.NoError(t, err)
-	b := w.tab(t)
-	// whole counts the rows that are on the screen as a whole, and cut the texts of orders and of what happened that are not.
-	const whole = `[...document.querySelectorAll("tbody tr")].filter((r) => r.getBoundingClientRect().bottom <= innerHeight).length`
-	const cut = `[...document.querySelectorAll(".order, .story .clip, th.story")].filter((a) => a.scrollWidth > a.clientWidth).length`
-	for _, screen := range []struct {
-		size func()
-		rows int
-	}{{b.Desktop, 22}, {func() { b.Phone(390) }, 12}} {
-		screen.size()
-		b.Open(w.page("/console/deliveries"))
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		w.rowsAreWhole(t, s, b)
 		b.WaitFor("order_104700")
-		require.GreaterOrEqual(t, browsertest.JS[int](b, whole), screen.rows)
-		require.Zero(t, browsertest.JS[int](b, cut))
-		b.Shot("deliveries-rows")
-		require.Empty(t, b.Axe())
-	}
+		b.Shot("deliveries-rows-" + s.name)
+
+		counted(b)
+		b.Click("checkbox", "Select order_104700")
+		b.WaitFor("1 selected", "Paused while you select")
+		b.Until("it is at rest", func() bool { return browsertest.JS[bool](b, "!live.busy") })
+		before := fetches(b)
+		browsertest.JS[bool](b, quick)
+		require.Equal(t, before, fetches(b), "a tick holds the page")
+		b.Click("checkbox", "Select order_104700")
+		b.WaitFor("Live")
+	})
 }
 
-// A mail names an order by its last four digits. The newest of those that end so come first, on each page and screen. For no hit
-// the page says where it looked.
+// A mail names an order by its last four digits. All that end so are listed, the one with this whole number first and then the
+// newest. Only one hit opens its message. For no hit the page says where it looked.
 func TestAnOrderIsFoundByItsLastDigits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for n, subject := range []string{"order_104711", "order_994711", "order_104712"} {
+	for n, subject := range []string{"order_4711", "order_104711", "order_994711", "order_104712"} {
 		w.publish(wire.Message{ID: fmt.Sprint("paid_", n), Subject: subject, URL: w.at("ok"), Delay: hour})
 	}
-	b := w.tab(t)
-	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
-		screen()
+	w.onScreens(t, func(t *testing.T, _ screen, b *browsertest.Tab) {
 		b.Open(w.page("/console/system"))
 		find := func(q string) {
 			b.Click("searchbox", "Search")
 			b.Fill("searchbox", "Search", q)
 			b.Press("Enter")
-			b.WaitURL("/console/deliveries?q=")
+			b.WaitURL("/console/deliveries?q=" + q)
 		}
-		find("...4711")
-		b.WaitFor("was looked for", "order_994711")
-		require.Equal(t, "order_994711 order_104711", b.JSText(`[...document.querySelectorAll(".order")].map(e => e.textContent).join(" ")`))
-		require.Empty(t, b.Sideways())
+		for _, typed := range []string{"...4711", "4711"} {
+			find(typed)
+			b.WaitFor("was looked for", "order_994711")
+			require.Equal(t, "order_4711 order_994711 order_104711", b.JSText(`[...document.querySelectorAll(".order")].map(e => e.textContent).join(" ")`))
+			require.Empty(t, b.Sideways())
+		}
 		find("94712")
 		b.WaitFor("was looked for", "Nothing was found.")
-	}
+		b.Click("searchbox", "Search")
+		b.Fill("searchbox", "Search", "4712")
+		b.Press("Enter")
+		b.WaitURL("/console/messages/paid_3")
+	})
 }
 
 // What a person has of an endpoint leads to it from each page: its host, its URL, or a topic; and a sentence about what was
@@ -269,7 +272,11 @@ func TestAnOrderIsFoundByItsLastDigits(t *testing.T) {
 func TestEndpointsAreFoundByHostAndURLAndShared(t *testing.T) {
 	t.Parallel()
 	w := newFilled(t)
-	b := w.tab(t)
+	w.onScreens(t, func(t *testing.T, _ screen, b *browsertest.Tab) { w.findsAndShares(t, b) })
+}
+
+func (w *filled) findsAndShares(t *testing.T, b *browsertest.Tab) {
+	t.Helper()
 	b.Open(w.page("/console/"))
 	b.WaitHas("heading", "Now")
 	find := func(q string) {
@@ -290,6 +297,9 @@ func TestEndpointsAreFoundByHostAndURLAndShared(t *testing.T) {
 	find(w.at(""))
 	b.WaitURL("/console/endpoints?like=127.0.0.1")
 	b.WaitFor("takes all", "fails", "held")
+	find("acme")
+	b.WaitURL("/console/endpoints?tenant=acme")
+	b.WaitGone("held")
 	find("order.both")
 	b.WaitURL("/console/messages/both_0")
 	find("order.paid")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
@@ -51,10 +52,16 @@ func TestAnEndpointIsMadeTestedHeldAndDeleted(t *testing.T) {
 	b.WaitFor("The test failed", "503", "the shop is closed")
 	b.Shot("endpoint-test-failed")
 	w.mend("fixme")
-	b.Click("button", "Send a test")
-	b.WaitFor("The test was taken", "200")
-	b.WaitURL("shown=")
-	b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
+	here := b.URL()
+	w.onScreens(t, func(t *testing.T, _ screen, b *browsertest.Tab) {
+		b.Open(here)
+		b.Click("button", "Send a test")
+		b.WaitFor("The test was taken", "200")
+		b.WaitURL("shown=")
+		b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
+		require.Empty(t, b.Sideways())
+	})
+	b.Open(here)
 
 	b.Click("button", "Pause")
 	b.WaitFor("paused")
@@ -117,9 +124,9 @@ func TestEndpointsShowHowTheyDo(t *testing.T) {
 	b.Open(w.page("/console/endpoints"))
 	b.Click("link", "fails")
 	b.WaitURL("/console/endpoints/" + w.bad)
-	b.WaitFor("Failures", "503", "Still trying", "failed_0", "Dead", "dead_0")
+	b.WaitFor("Failures", "503", "Still trying", "order-200", "Dead", "order-400")
 	b.Shot("endpoint")
-	b.Click("link", "failed_0")
+	b.Click("link", "order-200")
 	b.WaitURL("/console/messages/failed_0")
 	b.Click("link", "Endpoint")
 	b.WaitURL("/console/endpoints/" + w.bad)

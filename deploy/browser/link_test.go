@@ -141,8 +141,9 @@ func TestAMerchantSendsAllThatWaitsWithOneButton(t *testing.T) {
 	b.Open(l.URL)
 	b.Click("button", "Open")
 	b.WaitHas("heading", "Overview")
+	b.In("region", "Needs you").WaitFor("stopped calling")
 	b.Open(w.page("/link/endpoints/" + shop))
-	b.WaitFor("Attempts fail: answered 503", "4 held by its breaker", "3 wait for their next attempt")
+	b.WaitFor("stopped calling", "Attempts fail: answered 503", "4 held by its breaker", "3 wait for their next attempt")
 	b.Click("button", "Try again now")
 	b.WaitURL("/link/jobs/job_")
 	b.WaitFor("One first", "The attempt failed", "503", "7 wait")
@@ -156,12 +157,12 @@ func TestAMerchantSendsAllThatWaitsWithOneButton(t *testing.T) {
 	for _, id := range named("failed_", 3) {
 		w.until(id, "delivered")
 	}
-	for _, resize := range []func(){b.Desktop, func() { b.Phone(390) }} {
-		resize()
+	for _, s := range screens {
+		s.on(b)
 		require.Empty(t, b.Sideways())
+		require.Empty(t, b.Axe())
+		b.Shot("link-job-" + s.name)
 	}
-	b.Shot("link-job")
-	require.Empty(t, b.Axe())
 	audit, err := w.Audit(t.Context(), client.AuditFilter{What: []string{"endpoint.retry"}})
 	require.NoError(t, err)
 	require.Len(t, audit.Data, 2)
@@ -213,10 +214,7 @@ func TestAMerchantLearnsWhyItsSignatureFails(t *testing.T) {
 	b.WaitFor("What your code does differently", "not decoded", "is in hex, not in base64", "decode the base64 behind whsec_")
 	require.NotContains(t, b.URL(), hex.EncodeToString(mac.Sum(nil)))
 	require.NotContains(t, b.Text(), secret.Reveal())
-	b.Phone(390)
-	require.Empty(t, b.Sideways())
 	require.Empty(t, b.Axe())
-	b.Shot("signature-checked")
 	audit, err := w.Audit(t.Context(), client.AuditFilter{})
 	require.NoError(t, err)
 	for _, entry := range audit.Data {
@@ -236,11 +234,9 @@ func TestEachMistakeWithASignatureIsNamed(t *testing.T) {
 	view, err := w.Message(t.Context(), "order_0")
 	require.NoError(t, err)
 	mistakes := kit.SignatureMistakes(secret.Reveal(), "order_0", view.Deliveries[0].History[0].At.Time)
-	b := w.tab(t)
-	b.Open(w.page("/console/messages/order_0"))
-	b.Click("link", "Why does my signature fail?")
-	for _, screen := range []func(){b.Desktop, func() { b.Phone(390) }} {
-		screen()
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		b.Open(w.page("/console/messages/order_0"))
+		b.Click("link", "Why does my signature fail?")
 		for name, m := range mistakes {
 			browsertest.JS[bool](b, "window.asked = true")
 			b.Fill("textbox", "Signature that your code computed", m.Computed)
@@ -252,7 +248,8 @@ func TestEachMistakeWithASignatureIsNamed(t *testing.T) {
 		}
 		require.Empty(t, b.Sideways())
 		require.Empty(t, b.Axe())
-	}
+		b.Shot("signature-checked-" + s.name)
+	})
 	audit, err := w.Audit(t.Context(), client.AuditFilter{})
 	require.NoError(t, err)
 	kept := fmt.Sprint(audit.Data) + w.Output.String()

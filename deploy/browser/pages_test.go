@@ -2,8 +2,10 @@ package browser_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,32 +60,30 @@ const primaries = `[...document.querySelectorAll("main .button.primary")].filter
 // not counted, because they are what it shows.
 const cold = `performance.getEntriesByType("navigation").concat(performance.getEntriesByType("resource").filter((e) => !["fetch", "img"].includes(e.initiatorType))).reduce((sum, e) => sum + e.encodedBodySize, 0)`
 
-// checkSchemes checks a page in the light scheme on a desktop and in the dark scheme on a
-// phone. People who see little or nothing can use it, and it is not wider than the window.
-// A run with pictures draws the other two combinations too.
+// checkSchemes checks a page in both windows, in the light and in the dark scheme. People who see little or
+// nothing can use it, and it is not wider than the window.
 func checkSchemes(t *testing.T, b *browsertest.Tab, name string) {
 	t.Helper()
-	b.Desktop()
 	bytes := browsertest.JS[int](b, cold)
 	require.Greater(t, bytes, 20_000, "%s is measured with its assets", name)
 	require.LessOrEqual(t, bytes, 120_000, name)
-	require.Empty(t, b.Sideways(), name)
-	b.Scheme("light")
-	require.True(t, b.Has("searchbox", "Search"), "%s has the search", name)
-	require.LessOrEqual(t, browsertest.JS[int](b, primaries), 1, "%s has one primary button", name)
 	require.Zero(t, browsertest.JS[int](b, `document.querySelectorAll("main #live").length`), "the lamp is at the foot of the menu")
-	require.Empty(t, b.Axe(), "%s, light", name)
-	b.Shot(name)
-	b.Phone(390)
-	require.True(t, b.Has("searchbox", "Search"), "%s-390 has the search", name)
-	require.Empty(t, b.Sideways(), name+"-390")
-	b.Shot(name + "-390")
-	b.Scheme("dark")
-	require.Empty(t, b.Axe(), "%s-390, dark", name)
-	b.Shot(name + "-390-dark")
-	b.Desktop()
-	b.Shot(name + "-dark")
-	b.Scheme("light")
+	for _, s := range slices.Backward(screens) { // a phone's first, so that it ends as it began
+		s.on(b)
+		require.True(t, b.Has("searchbox", "Search"), "%s-%s has the search", name, s.name)
+		require.LessOrEqual(t, browsertest.JS[int](b, primaries), 1, "%s-%s has one primary button", name, s.name)
+		require.Empty(t, b.Sideways(), "%s-%s", name, s.name)
+		for _, scheme := range []string{"dark", "light"} {
+			b.Scheme(scheme)
+			require.Empty(t, b.Axe(), "%s-%s-%s", name, s.name, scheme)
+			b.Shot(fmt.Sprint(name, "-", s.name, "-", scheme))
+		}
+	}
+	if *browsertest.Pictures {
+		b.Wide()
+		b.Shot(name + "-1920-light")
+		b.Desktop()
+	}
 	require.Empty(t, b.Problems(), name)
 }
 
@@ -141,7 +141,7 @@ func TestNoLinkOfANightLeadsToNothing(t *testing.T) {
 	t.Parallel()
 	port, err := kit.FreePort()
 	require.NoError(t, err)
-	w := newNight(t, night{tenants: 12, broken: 9, waiting: 90, dead: 18}, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port))
+	w := newNight(t, night{tenants: 12, broken: 9, waiting: 90, dead: 18}.large(), keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port))
 	link, err := w.CreateLink(t.Context(), wire.LinkRequest{Tenant: "tenant-0", Manage: true})
 	require.NoError(t, err)
 	b := w.tab(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/browser/browsertest"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -64,6 +65,15 @@ func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
 	require.Len(t, b.Names("link", "waits_"), 3, "the attempts before the job are not its own")
 	b.Shot("job-attempts")
 	require.Empty(t, b.Axe())
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		b.Open(w.page("/console/jobs/job_1"))
+		b.WaitFor("3 of about 3 sent", "3 delivered")
+		require.Len(t, b.In("table", "").Names("link", "waits_"), 3, "what it sent is a list")
+		require.NotContains(t, b.Text(), "100 %")
+		require.Empty(t, b.Sideways())
+		require.Empty(t, b.Axe())
+		b.Shot("job-" + s.name)
+	})
 	b.Click("link", "failed, goes on") // of the outcomes
 	b.WaitURL("outcome=retry")
 	b.WaitFor("Nothing matches these filters yet.")
@@ -94,13 +104,16 @@ func TestAPreviewCountsOn(t *testing.T) {
 	plain.Click("link", "Count on for up to ten seconds")
 	plain.WaitFor("Cancel 6,000", "6,000 deliveries")
 
-	b := w.tab(t)
-	b.Open(slow.page(preview))
-	b.Fill("textbox", "At most a second", "100")
-	b.WaitFor("Cancel 6,000", "About 1m")
-	require.Equal(t, "100", b.Value("textbox", "At most a second"))
-	require.Empty(t, b.Axe())
-	b.Open(slow.page("/console/jobs/new?kind=cancel&status=scheduled"))
-	require.Contains(t, b.Text(), "Cancel 6,000", "a counter knows it")
-	b.WaitGone("at least", "Counting")
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
+		b.Open(slow.page(preview))
+		b.Fill("textbox", "At most a second", "100")
+		b.WaitFor("Cancel 6,000", "About 1m")
+		require.Equal(t, "100", b.Value("textbox", "At most a second"))
+		require.Empty(t, b.Sideways())
+		require.Empty(t, b.Axe())
+		b.Shot("preview-counted-" + s.name)
+		b.Open(slow.page("/console/jobs/new?kind=cancel&status=scheduled"))
+		require.Contains(t, b.Text(), "Cancel 6,000", "a counter knows it")
+		b.WaitGone("at least", "Counting")
+	})
 }

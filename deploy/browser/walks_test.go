@@ -38,36 +38,34 @@ func TestANightIsWalkedThrough(t *testing.T) {
 	t.Parallel()
 	port, err := kit.FreePort()
 	require.NoError(t, err)
-	w := newNight(t, night{tenants: 300, broken: 90, waiting: 900, dead: 90}, keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port))
-	for _, screen := range []struct {
-		name   string
-		size   func(b *browsertest.Tab)
-		top    int    // where the first cause begins at last
-		mended string // what is mended in the outage, and its cause
-		cause  string
-	}{
-		{"1280", func(b *browsertest.Tab) { b.Desktop() }, 420, "fail", "answered 503"},
-		{"390", func(b *browsertest.Tab) { b.Phone(390) }, 700, "wrong", "answered 401"},
-	} {
-		w.walkMerchant(t, screen.name, screen.size)
-		b := w.tab(t)
-		screen.size(b)
+	w := newNight(t, night{tenants: 300, broken: 90, waiting: 900, dead: 90}.large(), keys, "LISTEN="+kit.Loopback(port), "PUBLIC_URL=http://"+kit.Loopback(port))
+	causes := 3 // of the outage; each screen mends one
+	w.onScreens(t, func(t *testing.T, s screen, b *browsertest.Tab) {
 		w.signIn(b, adminKey)
+		w.walkEndpoints(t, b, 30*causes)
 		w.walkOrder(t, b)
-		w.walkEndpoints(t, b)
-		w.walkOutage(t, b, screen.top, screen.mended, screen.cause)
-	}
+		w.rowsAreWhole(t, s, b)
+		w.walkOutage(t, s, b, causes)
+		causes--
+		w.walkMerchant(t, s)
+	})
 }
 
 // walkOutage: what is it, where, is it over; and all that waits is sent, one delivery first.
-func (w *world) walkOutage(t *testing.T, b *browsertest.Tab, top int, mended, cause string) {
+func (w *nightWorld) walkOutage(t *testing.T, s screen, b *browsertest.Tab, causes int) {
 	t.Helper()
+	mended, cause := "fail", "answered 503"
+	if s.phone {
+		mended, cause = "broken", "answered 500"
+	}
 	b.Open(w.page("/console/"))
-	b.WaitFor("endpoints fail, with", "different errors", "30 endpoints: "+cause)
+	b.WaitFor(fmt.Sprintf("%d endpoints fail, with %d different errors", 30*causes, causes), "30 endpoints: "+cause)
 	b.WaitFor("are held")
+	require.NotContains(t, b.Text(), "All endpoints answer")
 	require.NotContains(t, b.Text(), "nothing is late", "what a breaker delays is late")
 	require.Empty(t, b.Sideways())
-	require.Less(t, browsertest.JS[int](b, `Math.round(document.querySelector("#causes").getBoundingClientRect().top)`), top, "the first cause is in view")
+	require.Less(t, browsertest.JS[int](b, top), s.top, "the first cause is in view")
+	require.Equal(t, causes, browsertest.JS[int](b, `document.querySelectorAll(".card.cause").length`))
 	var links int
 	for n := range browsertest.JS[int](b, `document.querySelectorAll(".card.cause").length`) {
 		links += browsertest.JS[int](b, fmt.Sprintf(`(async () => {
@@ -88,8 +86,10 @@ func (w *world) walkOutage(t *testing.T, b *browsertest.Tab, top int, mended, ca
 	at.click("button", "Try all again now")
 	b.WaitURL("/console/jobs/job_")
 	b.WaitFor("One first", "30 of 30 destinations work")
-	for _, id := range w.ofCause(mended) {
-		w.until(id, "delivered")
+	for _, endpoint := range []int{0, 42, 87} { // of the three causes each third has one
+		endpoint += map[string]int{"fail": 0, "broken": 1}[mended]
+		w.until(fmt.Sprint("waits_", endpoint), "delivered")
+		w.until(fmt.Sprint("waits_", w.last(endpoint)), "delivered")
 	}
 	at.menu("Now")
 	b.WaitFor("fail")
@@ -98,27 +98,32 @@ func (w *world) walkOutage(t *testing.T, b *browsertest.Tab, top int, mended, ca
 	require.Empty(t, b.Axe())
 }
 
-// ofCause are some messages that wait for a path.
-func (w *world) ofCause(path string) []string {
-	first := map[string]int{"fail": 0, "wrong": 1}[path]
-	return []string{fmt.Sprint("waits_", first), fmt.Sprint("waits_", first+90), fmt.Sprint("waits_", first+810)}
-}
-
 // walkOrder: a merchant says that an order never arrived.
-func (w *world) walkOrder(t *testing.T, b *browsertest.Tab) {
+func (w *nightWorld) walkOrder(t *testing.T, b *browsertest.Tab) {
 	t.Helper()
 	b.Open(w.page("/console/system"))
 	at := &walk{Tab: b}
-	at.search("order 4000713") // tenant-83, behind the breaker of a receiver that is gone
-	b.WaitURL("/console/messages/waits_713")
+	number := 4_000_000 + w.last(83) // of tenant-83, behind the breaker of a receiver that is gone
+	message := fmt.Sprint("/console/messages/waits_", w.last(83))
+	at.search(fmt.Sprint("order ", number))
+	b.WaitURL(message)
 	b.WaitFor("Waits", "breaker", "tenant-83")
+	require.LessOrEqual(t, at.clicks, 3)
+	b.Open(w.page("/console/system"))
+	at = &walk{Tab: b}
+	at.search(fmt.Sprintf("...%04d", number%10_000)) // in a large night others end so too
+	b.Wait("it is found by its last digits", fmt.Sprintf(`location.pathname === %q || document.querySelector(".order")?.textContent === "order-%d"`, message, number))
+	if !strings.Contains(b.URL(), message) {
+		at.click("link", fmt.Sprint("order-", number))
+		b.WaitURL(message)
+	}
 	require.LessOrEqual(t, at.clicks, 3)
 	require.Empty(t, b.Sideways())
 	require.Empty(t, b.Axe())
 }
 
 // walkEndpoints: those that fail come first, are filtered and found; and each says why, and how many wait for what.
-func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab) {
+func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab, open int) {
 	t.Helper()
 	const states = `[...document.querySelectorAll(".endpoints tbody .status")].map(e => e.className.split("s-")[1]).join()`
 	b.Open(w.page("/console/endpoints"))
@@ -136,7 +141,11 @@ func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab) {
 		b.Click("link", "Next")
 		b.WaitURL("from=")
 	}
-	require.Equal(t, browsertest.JS[int](b, `parseInt(document.querySelector(".chip[aria-current] .n").textContent)`), found)
+	require.Equal(t, open, found)
+	require.Equal(t, found, browsertest.JS[int](b, `parseInt(document.querySelector(".chip[aria-current] .n").textContent)`))
+	require.Zero(t, browsertest.JS[int](b, `[...document.querySelectorAll(".endpoints tbody tr")].filter(r => innerWidth > 760 && r.getBoundingClientRect().height > 33).length`), "a row is one line")
+	require.Empty(t, b.Sideways())
+	require.Empty(t, b.Axe())
 	b.Open(w.page("/console/endpoints?like=ANT-81:st"))
 	b.WaitFor("tenant-81:stock")
 	b.WaitGone("tenant-82:stock")
@@ -144,19 +153,40 @@ func (w *world) walkEndpoints(t *testing.T, b *browsertest.Tab) {
 	b.Try(w.page("/console/endpoints?state=odd"))
 	b.WaitFor("there is no state")
 
-	b.Open(w.page("/console/endpoints"))
-	b.Open(w.page("/console/endpoints?like=tenant-89:stock")) // of a receiver that is gone
-	b.Click("link", "tenant-89:stock")
+	at := &walk{Tab: b}
+	at.search("tenant-89:stock") // of a receiver that is gone
+	b.WaitURL("/console/endpoints/ep_")
 	b.WaitFor("Attempts fail: no connection", "connection refused", "held by its breaker", "wait for their next attempt")
-	require.Equal(t, browsertest.JS[int](b, `parseInt([...document.querySelectorAll(".figures div")].find(e => e.textContent.includes("Waiting")).querySelector("a").textContent)`),
-		browsertest.JS[int](b, `[...document.querySelectorAll("#cause .groups .n")].reduce((sum, e) => sum + parseInt(e.textContent), 0)`), "Waiting is the sum of its reasons")
+	require.Equal(t, browsertest.JS[int](b, waits), browsertest.JS[int](b, reasons), "Waiting is the sum of its reasons")
 	require.Empty(t, b.Sideways())
+	require.Empty(t, b.Axe())
+}
+
+// waits is how many deliveries wait for an endpoint, by its page, and reasons the sum of those for which a reason is given.
+const (
+	waits   = `parseInt([...document.querySelectorAll(".figures div")].find(e => e.textContent.includes("Waiting")).querySelector("a").textContent.replaceAll(",", ""))`
+	reasons = `[...document.querySelectorAll("#cause .groups .n")].reduce((sum, e) => sum + parseInt(e.textContent.replaceAll(",", "")), 0)`
+)
+
+// rowsAreWhole: the newest deliveries are read without opening one.
+func (w *world) rowsAreWhole(t *testing.T, s screen, b *browsertest.Tab) {
+	t.Helper()
+	// whole counts the rows that are on the screen as a whole, and cut the texts of orders and of what happened that are not.
+	const whole = `[...document.querySelectorAll("tbody tr")].filter((r) => r.getBoundingClientRect().bottom <= innerHeight).length`
+	const cut = `[...document.querySelectorAll(".order, .story .clip, th.story")].filter((a) => a.scrollWidth > a.clientWidth).map((a) => a.textContent).join("\n")`
+	b.Open(w.page("/console/deliveries"))
+	b.Wait("a page of deliveries", `document.querySelectorAll("tbody tr").length === 50`)
+	require.GreaterOrEqual(t, browsertest.JS[int](b, whole), s.rows)
+	require.Empty(t, b.JSText(cut))
+	require.Empty(t, b.Sideways())
+	require.Empty(t, b.Axe())
 }
 
 // walkMerchant: a merchant's receiver refuses what it verifies with another secret. Its people find that out, mend it, and
 // have all sent.
-func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest.Tab)) {
+func (w *world) walkMerchant(t *testing.T, s screen) {
 	t.Helper()
+	name := s.name
 	tenant, path := "shop-"+name, "wrong-"+name
 	id := w.endpoint(wire.Endpoint{UID: tenant + ":orders", Tenant: tenant, URL: w.at(path), Description: "Orders of " + name})
 	for _, order := range named(name+"-order-", 3) {
@@ -166,7 +196,7 @@ func (w *world) walkMerchant(t *testing.T, name string, size func(b *browsertest
 	link, err := w.CreateLink(t.Context(), wire.LinkRequest{Tenant: tenant, Manage: true})
 	require.NoError(t, err)
 	b := w.tab(t)
-	size(b)
+	s.on(b)
 	b.Open(link.URL)
 	at := &walk{Tab: b}
 	at.click("button", "Open")

@@ -217,6 +217,36 @@ func (w *world) tab(t *testing.T) *browsertest.Tab {
 	return b
 }
 
+// screen is a window in which people use the console.
+type screen struct {
+	name  string
+	phone bool
+	top   int // the first cause begins above this
+	rows  int // so many deliveries are seen whole
+}
+
+// screens are those in which each check of the console runs.
+var screens = []screen{{name: "1280", top: 420, rows: 22}, {name: "390", phone: true, top: 700, rows: 12}}
+
+// on gives a tab this window.
+func (s screen) on(b *browsertest.Tab) {
+	if b.Desktop(); s.phone {
+		b.Phone(390)
+	}
+}
+
+// onScreens runs a check in each window, one after the other in the same world. Each has a tab of its own.
+func (w *world) onScreens(t *testing.T, check func(t *testing.T, s screen, b *browsertest.Tab)) {
+	t.Helper()
+	for _, s := range screens {
+		t.Run(s.name, func(t *testing.T) {
+			b := w.tab(t)
+			s.on(b)
+			check(t, s, b)
+		})
+	}
+}
+
 // page is the address of a page.
 func (i *instance) page(path string) string { return i.URL + path }
 

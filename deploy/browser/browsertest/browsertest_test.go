@@ -150,7 +150,7 @@ func TestATabHasItsColoursWidthAndProfile(t *testing.T) {
 	b.Phone(390)
 	require.Equal(t, 390, browsertest.JS[int](b, "document.documentElement.clientWidth"))
 	b.Desktop()
-	require.Equal(t, 1360, browsertest.JS[int](b, "innerWidth"))
+	require.Equal(t, 1280, browsertest.JS[int](b, "innerWidth"))
 	b.Hide(true)
 	b.WaitFor("hidden")
 	b.Hide(false)

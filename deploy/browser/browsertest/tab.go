@@ -27,7 +27,7 @@ import (
 const patience = 30 * time.Second
 
 // width and height are the size of a tab that is no phone: a small laptop's screen.
-const width, height = 1360, 860
+const width, height = 1280, 800
 
 // Tab is one tab. It embeds the Part of its whole document.
 type Tab struct {
@@ -263,6 +263,9 @@ func (b *Tab) Phone(width int64) { b.t.Helper(); b.size(width, 844, true) }
 
 // Desktop gives the tab the screen of a laptop again.
 func (b *Tab) Desktop() { b.t.Helper(); b.size(width, height, false) }
+
+// Wide gives the tab a large screen, of which people only look at pictures.
+func (b *Tab) Wide() { b.t.Helper(); b.size(1920, 1080, false) }
 
 func (b *Tab) size(width, height int64, phone bool) {
 	b.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,15 +57,18 @@ func mustBuildReadme(t testing.TB) string {
 	require.NoError(t, err)
 	_, needs, ok := strings.Cut(string(module), "\n") // the same versions: nothing has to be downloaded
 	require.True(t, ok)
+	// A workspace, and no replaced module: the packages of the queue are those that other tests have
+	// compiled. A replaced module has other paths, so each of its packages would be compiled again.
+	work := filepath.Join(dir, "go.work")
 	for name, text := range map[string]string{
-		"main.go": program, "go.sum": string(sums),
-		"go.mod": "module shop\n" + needs + "\nrequire github.com/hookladder/hookladder v0.0.0\nreplace github.com/hookladder/hookladder => " + top + "\n",
+		"main.go": program, "go.sum": string(sums), "go.mod": "module shop\n" + needs,
+		"go.work": fmt.Sprintf("%s\nuse (\n\t.\n\t%q\n)\n", regexp.MustCompile(`(?m)^go .*$`).FindString(needs), top),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	build := exec.Command("go", "build", "-mod=mod", "-trimpath", "-o", "shop", ".")
+	build := exec.Command("go", "build", "-trimpath", "-o", "shop", ".")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as kit.Build compiles the packages
+	build.Env = append(os.Environ(), "GOWORK="+work, "CGO_ENABLED=0") // as kit.Build compiles the packages
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	built, err := os.Stat(filepath.Join(dir, "shop"))

@@ -22,12 +22,18 @@ var (
 // Codes are the letters of the verdicts in settle.lua.
 var Codes = verdicts
 
-// SettleScripts returns settle with the part quick and without it, on the test's clock, and quick alone.
-func SettleScripts() (quick, whole, only conn.Script) {
-	quick = newScripts(true).settle
-	whole = conn.MakeScript(true, "settle", conn.PartOrder, conn.PartOutcome, settleSrc)
-	only = conn.MakeQuickScript(true, "settle", conn.PartQuick, "error('not usual')\n")
-	return quick, whole, only
+// QuickScripts returns a script with its quick part and without it, on the test's clock, and its quick
+// part alone, which fails in a call that is not usual.
+func QuickScripts(name string) (quick, whole, only conn.Script) {
+	part, parts := conn.QuickSchedule, []string{conn.PartOrder, conn.PartExpiry, scheduleSrc}
+	switch name {
+	case "claim":
+		part, parts = conn.QuickClaim, []string{conn.PartOrder, conn.PartLeaseReady, claimSrc}
+	case "settle":
+		part, parts = conn.QuickSettle, []string{conn.PartOrder, conn.PartOutcome, settleSrc}
+	}
+	return conn.MakeQuickScript(true, name, part, parts...), conn.MakeWholeScript(true, name, part, parts...),
+		conn.MakeQuickScript(true, name, part, "error('not usual')\n")
 }
 
 // Stall makes a call that is not answered, while others are.

@@ -34,7 +34,7 @@ func TestScriptsAndGoNameTheKeysAlike(t *testing.T) {
 }
 
 // withoutHint are parts of scripts, and scripts that need no hint.
-var withoutHint = []string{"audit", "common", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "ends", "order", "lease_ready", "outcome", "verdict", "doctor", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "meta", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant", "subject", "torn"}
+var withoutHint = []string{"audit", "common", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "ends", "order", "lease_ready", "outcome", "verdict", "doctor", "reach", "server", "which_server", "taken", "expiry", "read", "job", "cut", "beat", "identify", "meta", "job_put", "position", "archive_state", "archived", "unfinished", "named", "access_common", "health", "tenant", "subject", "torn", "weight", "turns", "quick", "messages", "quick_schedule", "quick_claim", "quick_settle"}
 
 // atHome begin the names of scripts on the project's own keys.
 var atHome = []string{"endpoint_", "session_", "link_", "shown_"}

@@ -105,12 +105,12 @@ func newScripts(given bool) scripts {
 func makeScripts(given bool) scripts {
 	make := func(name string, parts ...string) conn.Script { return conn.MakeScript(given, name, parts...) }
 	return scripts{
-		schedule:   make("schedule", conn.PartOrder, conn.PartExpiry, scheduleSrc),
+		schedule:   conn.MakeQuickScript(given, "schedule", conn.QuickSchedule, conn.PartOrder, conn.PartExpiry, scheduleSrc),
 		move:       make("move", conn.PartOrder, conn.PartTaken, conn.PartReach, conn.PartExpiry, moveSrc),
-		claim:      make("claim", conn.PartOrder, conn.PartLeaseReady, claimSrc),
+		claim:      conn.MakeQuickScript(given, "claim", conn.QuickClaim, conn.PartOrder, conn.PartLeaseReady, claimSrc),
 		take:       make("take", conn.PartOrder, conn.PartLeaseReady, conn.PartTaken, takeSrc),
 		adopt:      make("adopt", conn.PartOrder, conn.PartTaken, adoptSrc),
-		settle:     conn.MakeQuickScript(given, "settle", conn.PartQuick, conn.PartOrder, conn.PartOutcome, settleSrc),
+		settle:     conn.MakeQuickScript(given, "settle", conn.QuickSettle, conn.PartOrder, conn.PartOutcome, settleSrc),
 		reap:       make("reap", conn.PartOrder, reapSrc),
 		begun:      make("begun", begunSrc),
 		cancel:     make("cancel", conn.PartOrder, conn.PartReach, conn.PartJob, cancelSrc),

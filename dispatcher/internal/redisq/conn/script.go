@@ -31,21 +31,32 @@ func part(names ...string) string {
 
 // The shared parts. A part may only need parts above it.
 var (
-	PartCommon     = part("common")                                                                                     // the names, the clock and the records: before each script of MakeScript
-	ahead          = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish") // after PartCommon in each script of MakeScript
-	PartQuick      = part("quick")                                                                                      // the usual call of settle, after PartCommon (see MakeQuickScript)
-	PartPosition   = part("position")                                                                                   // the order of the entries of :attempts
-	PartServer     = part("server")                                                                                     // the process that runs a script
-	PartRead       = part("read")                                                                                       // the place of a delivery
-	PartNamed      = part("named")                                                                                      // messages sent for only some of their lanes
-	PartCut        = part("cut")                                                                                        // removal of ended deliveries
-	PartOrder      = part("ends", "order")                                                                              // the end of deliveries, and the choice of the next one
-	PartLeaseReady = part("lease_ready")                                                                                // leases from ready lists, after PartOrder
-	PartOutcome    = part("outcome", "verdict")                                                                         // the changes that settle makes for the outcome of an attempt, after PartOrder
-	PartTaken      = part("taken")                                                                                      // leases of consumers, after PartOrder
-	PartReach      = part("reach")                                                                                      // deliveries in the middle of a ready list, after PartOrder
-	PartExpiry     = part("expiry")                                                                                     // the end of deliveries whose message expires, after PartOrder, and in move after PartReach
-	PartJob        = part("job")                                                                                        // the counts of jobs
+	PartCommon     = part("common")                                                                           // the names, the clock and the records: before each script of MakeScript
+	early          = part("leases", "weight")                                                                 // after PartCommon in each script of MakeScript
+	ahead          = part("tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "finish") // the other parts in front of each script of MakeScript
+	PartPosition   = part("position")                                                                         // the order of the entries of :attempts
+	PartServer     = part("server")                                                                           // the process that runs a script
+	PartRead       = part("read")                                                                             // the place of a delivery
+	PartNamed      = part("named")                                                                            // messages sent for only some of their lanes
+	PartCut        = part("cut")                                                                              // removal of ended deliveries
+	PartOrder      = part("ends", "order")                                                                    // the end of deliveries, and the choice of the next one
+	PartLeaseReady = part("lease_ready")                                                                      // leases from ready lists, after PartOrder
+	PartOutcome    = part("outcome", "verdict")                                                               // the changes that settle makes for the outcome of an attempt, after PartOrder
+	PartTaken      = part("taken")                                                                            // leases of consumers, after PartOrder
+	PartReach      = part("reach")                                                                            // deliveries in the middle of a ready list, after PartOrder
+	PartExpiry     = part("expiry")                                                                           // the end of deliveries whose message expires, after PartOrder, and in move after PartReach
+	PartJob        = part("job")                                                                              // the counts of jobs
+)
+
+// Quick is what a script has in front of most of the shared parts, to answer its usual calls. The script
+// may use what is in whole, and comes to it in any other call.
+type Quick struct{ whole, usual string }
+
+// The scripts that most deliveries meet have a quick part.
+var (
+	QuickSchedule = Quick{whole: part("messages"), usual: part("quick", "quick_schedule")}
+	QuickClaim    = Quick{whole: part("turns"), usual: part("quick", "quick_claim")}
+	QuickSettle   = Quick{usual: part("quick", "quick_settle")}
 )
 
 // Script is one change of state. Redis knows it by the SHA-1 of its text. The text is made when it is
@@ -112,13 +123,19 @@ func HomeScript(ofTest bool, name string, parts ...string) Script {
 // MakeScript returns a script of the given parts, after the parts that all scripts share. If ofTest is
 // set, the script reads the test's clock instead of the clock of Redis.
 func MakeScript(ofTest bool, name string, parts ...string) Script {
-	return makeScript(ofTest, name, PartCommon+ahead, parts)
+	return makeScript(ofTest, name, PartCommon+early+ahead, parts)
 }
 
-// MakeQuickScript does the same, with the part quick before most of the shared parts. A call that quick
-// answers creates none of their functions and tables.
-func MakeQuickScript(ofTest bool, name, quick string, parts ...string) Script {
-	return makeScript(ofTest, name, PartCommon+quick+ahead, parts)
+// MakeQuickScript does the same, with quick in front of most of the shared parts. A call that it answers
+// creates none of their functions and tables.
+func MakeQuickScript(ofTest bool, name string, quick Quick, parts ...string) Script {
+	return makeScript(ofTest, name, PartCommon+early+quick.whole+quick.usual+ahead, parts)
+}
+
+// MakeWholeScript does the same without the part that answers usual calls. Tests compare the two.
+func MakeWholeScript(ofTest bool, name string, quick Quick, parts ...string) Script {
+	quick.usual = ""
+	return MakeQuickScript(ofTest, name, quick, parts...)
 }
 
 func makeScript(ofTest bool, name, shared string, parts []string) Script {

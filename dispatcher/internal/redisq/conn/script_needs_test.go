@@ -17,8 +17,15 @@ import (
 
 // order is the order in which the shared parts are put together.
 var order = []string{
-	"common", "quick", "tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "leases", "finish", "position", "server", "read", "named", "cut",
+	"common", "leases", "weight", "turns", "quick", "messages", "quick_schedule", "quick_claim", "quick_settle",
+	"tenant", "subject", "limits", "lane_state", "slots", "progress", "sums", "finish", "position", "server", "read", "named", "cut",
 	"ends", "order", "lease_ready", "outcome", "verdict", "taken", "reach", "expiry", "job", "doctor", "access_common", "endpoint_common",
+}
+
+// ofOne are the parts that only some scripts have, and these.
+var ofOne = map[string][]string{
+	"turns": {"quick_claim", "claim"}, "quick": {"quick_schedule", "quick_claim", "quick_settle"}, "messages": {"quick_schedule", "schedule"},
+	"quick_schedule": {"schedule"}, "quick_claim": {"claim"}, "quick_settle": {"settle"},
 }
 
 // mostLocals are the locals of a script at its margin. Lua allows 200, and refuses the script with one more.
@@ -184,6 +191,9 @@ func partsOf(f luaFile, files []luaFile) (parts []luaFile) {
 		shared := !strings.HasSuffix(name, "_common") && (name != "doctor" || strings.HasPrefix(f.name, "doctor_"))
 		if shared && strings.HasPrefix(f.name, "doctor") && name == "read" {
 			shared = false // both read the names of instances
+		}
+		if of, some := ofOne[name]; some && !slices.Contains(of, f.name) && name != f.name {
+			shared = false
 		}
 		if own == "" && shared || name == own {
 			parts = append(parts, files[slices.IndexFunc(files, func(f luaFile) bool { return f.name == name })])

@@ -9,7 +9,7 @@ import (
 // walk.
 
 const (
-	nestMost   = 60  // captured locals of a function, a limit of Lua
+	nestMost   = 59  // captured locals of a function: 60 is a limit of Lua, and one is a local of the guard around the script
 	nestLeast  = 400 // steps of the walk that the function has to save
 	nestBegin  = "return (function()\n"
 	nestEnd    = "end)()\n"

@@ -34,7 +34,53 @@ func PruneScript(text string) string { return prune(piecesOf(text)) }
 
 // prune does the same with the pieces of a script. It comes first to the functions that the script does
 // not use, because these are two thirds of its text.
-func prune(pieces []piece) string { return nest(pruneNames(deferRare(inline(usedOf(pieces))))) }
+func prune(pieces []piece) string {
+	return nest(sink(pruneNames(deferRare(sink(inline(usedOf(pieces)))))))
+}
+
+// sink moves each function, and each name of a key, down to the first piece that uses it. So a script that
+// ends early has made nothing for the pieces behind its end.
+func sink(pieces []piece) []piece {
+	many := map[string]int{} // functions and keys by name
+	for _, p := range pieces {
+		many[p.sinks()]++
+	}
+	margins, margin := make([]int, len(pieces)), 0 // of each piece, the last one up to it that stays and is outside of all blocks
+	for i, p := range pieces {
+		if name := p.sinks(); p.atMargin() && (name == "" || many[name] > 1) {
+			margin = i
+		}
+		margins[i] = margin
+	}
+	before := make([][]piece, len(pieces)) // what sinks to a piece, the last one first
+	places := map[string]int{}             // of the first piece that uses a name
+	for i, p := range slices.Backward(pieces) {
+		at := i
+		if use, used := places[p.sinks()]; used && many[p.sinks()] == 1 {
+			at = max(i, margins[use])
+		}
+		before[at] = append(before[at], p)
+		for _, word := range p.words {
+			if use, used := places[word]; !used || at < use {
+				places[word] = at
+			}
+		}
+	}
+	sunk := make([]piece, 0, len(pieces))
+	for _, list := range before {
+		slices.Reverse(list)
+		sunk = append(sunk, list...)
+	}
+	return sunk
+}
+
+// sinks returns the name of a piece that may sink: a function or one key. It is empty for any other piece.
+func (p piece) sinks() string {
+	if names, _, is := keyNames(p); is && len(names) == 1 {
+		return names[0]
+	}
+	return p.name
+}
 
 // usedOf returns the lines, and the functions that a line uses, also through other functions.
 func usedOf(all []piece) []piece {

@@ -1,6 +1,7 @@
 package conn_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,7 +52,7 @@ func TestPruningLosesNothingBetweenFunctions(t *testing.T) {
 
 // If two functions have one name, the uses of the second one must be seen too.
 func TestPruningSeesAllFunctionsOfAName(t *testing.T) {
-	text := "local function a() return 1 end\nlocal function f()\n  return 2\nend\nlocal function f()\n  return a()\nend\nreturn f()\n"
+	text := "local function f()\n  return 2\nend\nlocal function a() return 1 end\nlocal function f()\n  return a()\nend\nreturn f()\n"
 	require.Equal(t, text, conn.PruneScript(text))
 }
 
@@ -93,8 +94,8 @@ return usual(ARGV[1])
 // A call that needs no rare function creates none of them, and no function that only these use.
 func TestRareFunctionsAreCreatedTogetherWhenOneIsCalled(t *testing.T) {
 	want := `local rare1, rare1_made
-local function both(x) return x end
 local found = 1
+local function both(x) return x end
 function rare1()
 if not rare1_made then
 local function helper(x) return x .. tag .. ':a' end
@@ -146,5 +147,51 @@ end
 return rare2_made
 end
 return rare2().later()
+`, conn.PruneScript(text))
+}
+
+// A script that ends early creates nothing for the part behind its end.
+func TestAFunctionIsMadeBeforeItsFirstUse(t *testing.T) {
+	text := `local A, B = tag .. ':a', tag .. ':b'
+local both = 1
+local function early(x) return x .. A .. A end
+local function helper(x) return x .. B .. B end
+local function late(x) return helper(x) end
+local x = early(both)
+if x then return x end
+for i in x do
+  late(i)
+end
+local y = 1
+return late(y)
+`
+	require.Equal(t, `local both = 1
+local A = tag .. ':a'
+local B = tag .. ':b'
+local function early(x) return x .. A .. A end
+local function helper(x) return x .. B .. B end
+local function late(x) return helper(x) end
+local x = early(both)
+if x then return x end
+for i in x do
+  late(i)
+end
+local y = 1
+return late(y)
+`, conn.PruneScript(text), "a function is made outside of all blocks")
+	text = strings.Replace(text, "if x then return x end\n", "local z = x\n", 1)
+	require.Equal(t, `local both = 1
+local A = tag .. ':a'
+local function early(x) return x .. A .. A end
+local x = early(both)
+local B = tag .. ':b'
+local function helper(x) return x .. B .. B end
+local function late(x) return helper(x) end
+local z = x
+for i in x do
+  late(i)
+end
+local y = 1
+return late(y)
 `, conn.PruneScript(text))
 }

@@ -44,7 +44,7 @@ var Kinds = []Kind{
 	{Seen, "SEEN", "zset", OfMessage, "cut.lua", "trim.lua"},
 
 	{Due, "DUE", "zset", OfDelivery, "schedule.lua", "move.lua"},
-	{Ready, "READY", "list", OfDelivery, "schedule.lua", "claim.lua"},
+	{Ready, "READY", "list", OfDelivery, "schedule.lua", "turns.lua"},
 	{Shelf, "SHELF", "zset", OfDelivery, "schedule.lua", "shelf.lua"},
 	{Behind, "BEHIND", "zset", OfDelivery, "order.lua", "order.lua"},
 	{Leases, "LEASES", "zset", OfDelivery, "leases.lua", "settle.lua"},

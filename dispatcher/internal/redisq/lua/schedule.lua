@@ -1,11 +1,12 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
 -- needs: common(add_counts, at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find,
 --   first_addition, format, in_chunks, most_waiting, now, num, only_lane, sub, sure, tag, write_log),
+--   leases(write_leases), weight(light_enough), messages(first_message, ids, names, records, run_ends, told, usual),
 --   tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused,
---   lanes, load_lanes, loaded, ready_length), slots(lane_ends, light_enough, slots, take_tokens, tokens_of),
---   progress(NO_MORE_PROGRESS, progress_text), sums(append_pair, count, log_line, sums), leases(write_leases),
---   finish(finish), ends(end_dead, end_with_lane, progress_entries, write_ends), order(join_line, last_score, line_of),
---   expiry(set_expiry, watch_expiry)
+--   lanes, load_lanes, loaded, ready_length), slots(lane_ends, slots, take_tokens, tokens_of),
+--   progress(NO_MORE_PROGRESS, progress_text), sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead,
+--   end_with_lane, progress_entries, write_ends), order(join_line, last_score, line_of), expiry(set_expiry,
+--   watch_expiry)
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
@@ -20,38 +21,7 @@
 --   a lane is full, 5 its body is not there) with a letter for each lane; due ms of the deliveries made; and after 2 created
 --   ms, 0 if it is not kept. Letters: d due, r ready, l leased, b behind another, x dead: disabled, o dead: the lane is full,
 --   c cancelled: deleted, s there already, f not made: the lane is full
-local free, lease = tonumber(ARGV[3]), tonumber(ARGV[4])
-local entries, ids, names, records = {}, {}, {}, {}
-local told = ARGV[6] and sub(ARGV[6], 1, 1) == '\n' and ARGV[6] -- no id begins so
-local first_message = told and 7 or 6
-
--- Most messages have one lane, that of a URL or an endpoint, and neither an expiry, an ordering key, a subject, a body apart nor
--- a time. Where all are so, the call is usual, and nothing else is read of them. Behind the times, such a record begins with
--- usual_head: no expiry, no key, and the lane. So it is seen at once that a message goes to the same lane as the one before.
--- names has the lane of each run of messages of one lane, run_ends its last message.
-local usual, run_ends = true, {}
-do
-  local at, many, runs, usual_head, kind_at, last_when = first_message, 0, 0, nil, nil, nil
-  while ARGV[at] and usual do
-    local record, when = ARGV[at + 1], ARGV[at + 2]
-    if not usual_head or find(record, usual_head, 29, true) ~= 29 then
-      local lane = only_lane(record)
-      usual_head, kind_at = NEVER .. NO_KEY .. string.char(#lane) .. lane, 47 + #lane
-      usual = lane ~= '' and find(record, usual_head, 29, true) == 29
-      runs = runs + 1
-      names[runs] = lane
-    end
-    if when ~= last_when then
-      if find(when, '+', 1, true) ~= 1 then usual = false end
-      last_when = when
-    end
-    local kind = string.byte(record, kind_at) -- of the first field of the meta: 12 a body apart, 16 a subject
-    if kind == 12 or kind == 16 then usual = false end
-    many = many + 1
-    ids[many], records[many], run_ends[runs] = ARGV[at], record, many
-    at = at + 3
-  end
-end
+local free, lease, entries = tonumber(ARGV[3]), tonumber(ARGV[4]), {}
 
 -- read_messages reads messages that are not usual.
 local function read_messages() -- rare

@@ -22,32 +22,27 @@
 --   fails, or did: lane, ms since when, 0 it fails, 1 it failed long enough to be given up, 2 an attempt succeeded
 --
 -- No delivery comes twice in one call. A first success has one argument only, because the arguments are the dearest part here.
--- What is usual in all of its parts was settled by the part quick before, so a change of a rule here may be one there too.
+-- A call of which all is usual was settled by quick_settle before, so a change of a rule here may be one there too.
 local place = 6 + 3 * tonumber(ARGV[3]) -- in ARGV, of the first outcome
 local classes, statuses = ARGV[place - 2] or '', ARGV[place - 1]
-local many, usual = #classes, not find(classes, '-', 1, true) -- usual: all are first successes, and more (below)
-local deliveries, each = {}, {} -- each: what is known of each outcome, if the call is not usual
-local run_lanes, run_ends = {}, {} -- outcomes of one lane behind each other are a run: its lane, and its last outcome
+local many = #classes
+local deliveries, each, run_lanes = {}, {}, {} -- run_lanes: the lanes, each once for outcomes of one lane behind each other
 
--- Where each outcome begins. Its values are read in place.
+-- What is known of each outcome: at, its place in ARGV, where its values are read; lane; plain, a first success; leased, by the
+-- caller; kept, the record of one that is not leased and may count.
 do
   local WIDTH = 11 -- values of an outcome
-  local i, runs, prefix = place, 0, nil
+  local i, lane, prefix = place, nil, nil
   for k = 1, many do
-    local delivery = ARGV[i]
+    local delivery, plain = ARGV[i], sub(classes, k, k) ~= '-'
     deliveries[k] = delivery
     if not prefix or find(delivery, prefix, 1, true) ~= 1 then
-      local lane = lane_of(delivery)
-      runs, prefix = runs + 1, lane .. ':'
-      run_lanes[runs] = lane
+      lane = lane_of(delivery)
+      prefix = lane .. ':'
+      run_lanes[#run_lanes + 1] = lane
     end
-    run_ends[runs] = k
-    if usual then
-      i = i + 1
-    else
-      each[k] = { at = i }
-      i = i + (sub(classes, k, k) == '-' and WIDTH or 1)
-    end
+    each[k] = { at = i, lane = lane, plain = plain, leased = false, kept = false }
+    i = i + (plain and 1 or WIDTH)
   end
 end
 if many == 0 then
@@ -59,42 +54,26 @@ sums.whole = call('EXISTS', tag, MARKS, TOKENS, EXPIRING, JOBS, UNOPENED) == 0
 if sums.whole then sums.leased = false end
 local marks, texts = sums.whole and NONE or read_fields(MARKS, deliveries), read_fields(PROGRESS, deliveries)
 local leases = call('ZMSCORE', LEASES .. by, unpack(deliveries))
-local leased = deliveries
+local leased = {}
 
--- In a usual call, all outcomes are first successes by leases of the caller, and nothing else is known of their deliveries.
--- Most calls are so, and settle does little for each outcome then.
-for k = 1, many do
-  if not leases[k] or texts[k] or marks[k] then
-    usual = false
-    break
-  end
-end
-for _, l in ipairs(loaded) do usual = usual and l.state.keys == 0 end
-
--- read_each reads which deliveries are leased by the caller, and the records of the others that may count. Fields of each: at,
--- its place in ARGV; lane; plain, a first success; leased; kept, the record.
---
 -- An outcome may be repeated because its response was lost, after the same instance has claimed the delivery again. Then its
 -- attempt was counted already, and the lease is another one. After a late success of another attempt the numbers say nothing,
 -- but that delivery has ended anyhow. Without an attempt the time of the lease decides, because two instances could attempt a
 -- delivery at once if it was handed back twice.
-local function read_each() -- rare
-  local run, wholes = 1, {}
-  leased = {}
-  for k, delivery in ipairs(deliveries) do
-    if k > run_ends[run] then run = run + 1 end
-    local at, text, older = each[k] and each[k].at or place + k - 1, texts[k], false
-    local plain = sub(classes, k, k) ~= '-'
+do
+  local wholes = {}
+  for k, o in ipairs(each) do
+    local text, older = texts[k], false
     if text and not marked_delivered(marks[k]) then
-      local number = plain and 1 or tonumber(ARGV[at + NUMBER])
+      local number = o.plain and 1 or tonumber(ARGV[o.at + NUMBER])
       older = number > 0 and number <= (parse_progress(text))
     end
-    if leases[k] and not plain and ARGV[at + NUMBER] == '0' then
-      local leased_at = tonumber(ARGV[at + LEASED])
+    if leases[k] and not o.plain and ARGV[o.at + NUMBER] == '0' then
+      local leased_at = tonumber(ARGV[o.at + LEASED])
       older = leased_at > 0 and leased_at ~= floor(tonumber(leases[k]))
     end
-    each[k] = { at = at, lane = run_lanes[run], plain = plain, leased = leases[k] and not older }
-    if each[k].leased then leased[#leased + 1] = delivery end
+    o.leased = leases[k] and not older
+    if o.leased then leased[#leased + 1] = deliveries[k] end
   end
   for k, o in ipairs(each) do -- a late success counts if its delivery is still kept, and no other success ends it
     if not o.leased and not marked_delivered(marks[k]) and (o.plain or ARGV[o.at + VERDICT] == 'd') then
@@ -103,14 +82,13 @@ local function read_each() -- rare
     end
   end
 end
-if not usual then read_each() end
 
 first_write(false, sums.whole and #leased > 0)
 in_chunks('ZREM', LEASES .. by, leased)
 
 -- append_waits appends to an entry of :attempts the due times of its deliveries that wait for their next rung, and their jobs,
 -- for each run of one job. An attempt whose number was counted before was made before the job sent the delivery.
-local function append_waits(fields, first, last) -- rare
+local function append_waits(fields, first, last)
   local due, runs, before = {}, {}, nil
   for line = first, last do
     local o, job = each[line], sending_job(texts[line])
@@ -144,19 +122,19 @@ do
   end
 end
 
--- succeed changes the state of a lane by n first successes behind each other, the last of them at k.
-local function succeed(l, k, n)
-  l.flying = l.flying - n
+-- succeed changes the state of a lane by a first success, the outcome k.
+local function succeed(l, k)
+  l.flying = l.flying - 1
   if not l.limits.pull then
     l.slow = tonumber(sub(classes, k, k))
-    widen(l, n)
+    widen(l)
   end
   record_success(l)
 end
 
--- settle_each settles the outcomes of a call that is not usual, and writes where their deliveries wait now. It returns the
--- codes, and whether one of the outcomes changed something.
-local function settle_each() -- rare
+-- settle_each settles the outcomes, and writes where their deliveries wait now. It returns the codes, and whether one of the
+-- outcomes changed something.
+local function settle_each()
   -- with_all_values gives a first success all its values if it is not settled the short way.
   local function with_all_values(k)
     local at = each[k].at
@@ -175,7 +153,7 @@ local function settle_each() -- rare
     if not o.leased then
       code, over = settle_late(with_all_values(k), l, texts[k], o.kept)
     elseif o.plain and not texts[k] and not marks[k] then
-      succeed(l, k, 1)
+      succeed(l, k)
       append_pair(ended.done, score_of(k), deliveries[k])
     else
       code, over, o.due = settle_leased(with_all_values(k), l, texts[k], marks[k])
@@ -203,22 +181,7 @@ local function settle_each() -- rare
   return table.concat(codes), news
 end
 
-local codes, news
-if usual then
-  local before, done, n, score = 0, ended.done, 0, statuses == '' and at_now
-  for r, lane in ipairs(run_lanes) do
-    succeed(lanes[lane], run_ends[r], run_ends[r] - before)
-    before = run_ends[r]
-  end
-  for k = 1, many do
-    done[n + 1], done[n + 2] = score or score_of(k), deliveries[k]
-    n = n + 2
-  end
-  codes, news = string.rep('1', many), true
-  sums.kept = true
-else
-  codes, news = settle_each()
-end
+local codes, news = settle_each()
 
 -- The lines of the outcomes are logged, each with its code, before the ends are written, because this entry shows whether the
 -- clock was set back.
@@ -227,7 +190,7 @@ if news then
   for k = 4, place - 3, 3 do
     local last = first + tonumber(ARGV[k]) - 1
     local fields = { 'l', ARGV[k + 1], 'c', sub(codes, first, last), 'e', ARGV[k + 2] }
-    if not usual then append_waits(fields, first, last) end
+    append_waits(fields, first, last)
     write_log(unpack(fields))
     first = last + 1
   end

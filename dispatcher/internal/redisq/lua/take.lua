@@ -1,7 +1,7 @@
 -- take: lease ready deliveries of lanes that are taken from, an equal share of each.
--- needs: common(by, call, ceil_now, first_write, in_chunks, now, num, split, sub, sure), lane_state(all_paused, lanes,
---   load_lanes, loaded), slots(slots, take_tokens, tokens_of), sums(append_pair), leases(write_leases), finish(finish),
---   ends(ended, write_ends), lease_ready(lease_ready), taken(lease_until)
+-- needs: common(by, call, ceil_now, first_write, in_chunks, now, num, split, sub, sure), leases(write_leases),
+--   lane_state(all_paused, lanes, load_lanes, loaded), slots(slots, take_tokens, tokens_of), sums(append_pair),
+--   finish(finish), ends(ended, write_ends), lease_ready(lease_ready), taken(lease_until)
 --
 -- ARGV[3] most   deliveries to lease
 -- ARGV[4] bytes  most of records to answer, but for one delivery

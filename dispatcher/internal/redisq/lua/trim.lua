@@ -1,9 +1,9 @@
 -- trim: forget work that is too old or too much, a batch at a time.
 -- needs: common(add_counts, at_now, body_apart, body_of, call, created_at, find, first_write, floor, in_chunks, match,
---   now, num, split, sub, sure), limits(limits_of), lane_state(lanes, load_lanes), slots(allowed_from, lane_ends),
---   progress(parse_progress), sums(count, count_dead, sums), leases(force_table), finish(finish), position(is_later,
---   ms_and_seq, next_id), cut(forget_deliveries, has_bodies, has_more, limit_by_fans), taken(TIMER, set_timer),
---   expiry(set_expiry)
+--   now, num, split, sub, sure), leases(force_table), limits(limits_of), lane_state(lanes, load_lanes),
+--   slots(allowed_from, lane_ends), progress(parse_progress), sums(count, count_dead, sums), finish(finish),
+--   position(is_later, ms_and_seq, next_id), cut(forget_deliveries, has_bodies, has_more, limit_by_fans), taken(TIMER,
+--   set_timer), expiry(set_expiry)
 --
 -- ARGV[3] finished ms   age at which delivered and cancelled ones, and ids, are forgotten
 -- ARGV[4] finished most deliveries kept whole

@@ -1,8 +1,8 @@
 -- finish: the end of a script: it places and writes the lanes, writes the counts and the log, and returns a hint about the next
 -- work. It is put behind the other shared parts. It takes no arguments of its own: ARGV[3..] is the script's.
 -- needs: common(add_counts, added, at_now, by, call, earliest, format, in_chunks, lightest, micros, now, num, publish,
---   silent, sooner, sure, write_log), limits(pauses_all), lane_state(all_paused, lane_text, loaded, ready_length),
---   slots(allowed_from, lane_ends, slots, weight), sums(sums), leases(force_table)
+--   silent, sooner, sure, write_log), leases(force_table), weight(weight), limits(pauses_all), lane_state(all_paused,
+--   lane_text, loaded, ready_length), slots(allowed_from, lane_ends, slots), sums(sums)
 
 local before_parked, before_weight = earliest(PARKED), lightest()
 sums.due, sums.lightest = earliest(DUE), before_weight

@@ -9,9 +9,9 @@ local LONGEST_WAIT = 600000 -- ms; the wait of a breaker doubles up to it
 -- failed, the delivery whose attempt failed last.
 local opened = {}
 
--- widen adds n to the window of a lane after as many successes. A part above the limit does not count, because the limit may
+-- widen adds one to the window of a lane after a success. A part above the limit does not count, because the limit may
 -- have been lowered.
-local function widen(l, n) l.window = math.min(l.window + n, l.limits.top) end
+local function widen(l) l.window = math.min(l.window + 1, l.limits.top) end
 
 -- learn changes the window and the class of a lane by the response to an attempt. Without an attempt the lane gets its token
 -- back. Consumers set their own pace, so their lanes learn nothing.
@@ -27,7 +27,7 @@ local function learn(i, l)
     return
   end
   l.slow = tonumber(ARGV[i + CLASS])
-  if ARGV[i + VERDICT] == 'd' then widen(l, 1) end
+  if ARGV[i + VERDICT] == 'd' then widen(l) end
 end
 
 -- other_outcome ends the wait of a lane for our own network, because an attempt had another outcome.

@@ -1,8 +1,8 @@
 -- taken: leases of consumers, which no instance has and which end by timeout. It is put behind order, before the scripts that
 -- give and end them. It takes no arguments of its own: ARGV[3..] is the script's.
--- needs: common(at_now, floor, head_of, in_chunks, lane_of, match, now, num, score_ms, split, sure), lane_state(lanes,
---   load_lanes), progress(parse_progress), sums(append_pair, count, sums), leases(write_leases), ends(drop_delivery,
---   removed_marks), order(leave_line)
+-- needs: common(at_now, floor, head_of, in_chunks, lane_of, match, now, num, score_ms, split, sure),
+--   leases(write_leases), lane_state(lanes, load_lanes), progress(parse_progress), sums(append_pair, count, sums),
+--   ends(drop_delivery, removed_marks), order(leave_line)
 local TIMER = '~taken' -- in :parked; no lane has such a name
 local LONGEST_LEASE = 3660000 -- ms; an hour, the longest lease, and a minute: an end after that is of another clock, and counts as passed
 

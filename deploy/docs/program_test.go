@@ -3,12 +3,12 @@ package docs_test
 import (
 	"cmp"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/deploy/kit"
 )
 
 // pasteGo builds a block in a module of its own, and runs it. A block that is only a
@@ -21,23 +21,8 @@ func (v *visitor) pasteGo(text string) string {
 	}
 	dir, err := os.MkdirTemp(v.dir, "program")
 	require.NoError(v.t, err)
-	module, err := os.ReadFile(filepath.Join(top(v.t), "go.mod"))
-	require.NoError(v.t, err)
-	sums, err := os.ReadFile(filepath.Join(top(v.t), "go.sum"))
-	require.NoError(v.t, err)
-	_, needs, ok := strings.Cut(string(module), "\n") // the same versions: nothing has to be downloaded
-	require.True(v.t, ok)
-	for name, text := range map[string]string{
-		"main.go": text, "go.sum": string(sums),
-		"go.mod": "module page\n" + needs + "\nrequire github.com/hookladder/hookladder v0.0.0\nreplace github.com/hookladder/hookladder => " + top(v.t) + "\n",
-	} {
-		require.NoError(v.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	build := exec.CommandContext(v.ctx, "go", "build", "-mod=mod", "-trimpath", "-o", "program", ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0") // as kit.Build compiles the packages
-	out, err := build.CombinedOutput()
-	require.NoError(v.t, err, "%s\n%s", text, out)
-	program := filepath.Join(dir, "program")
+	program, err := kit.BuildAlone(v.ctx, dir, text)
+	require.NoError(v.t, err, text)
 	if strings.Contains(text, "http.ListenAndServe") {
 		v.judge("exec " + program)
 		return ""

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +91,43 @@ func Build(program string, flags ...string) (path string, err error) {
 	}
 	if strings.Contains(string(more), "-cover") {
 		return covered(path, filepath.Join(module, "bin", "cover", "program"))
+	}
+	return path, nil
+}
+
+// BuildAlone builds a program in a module of its own, in a folder, as a user's, and returns its path.
+// The module needs what this one needs, in the same versions, so nothing is downloaded. A workspace
+// joins both, and no replaced module: its packages would have other paths, and each would be compiled
+// again.
+func BuildAlone(ctx context.Context, dir, text string) (path string, err error) {
+	top, err := moduleDir()
+	if err != nil {
+		return "", err
+	}
+	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("build a program alone: %w", err)
+	}
+	sums, err := os.ReadFile(filepath.Join(top, "go.sum"))
+	if err != nil {
+		return "", fmt.Errorf("build a program alone: %w", err)
+	}
+	_, needs, _ := strings.Cut(string(module), "\n") // without its name
+	version := regexp.MustCompile(`(?m)^go .*$`).FindString(needs)
+	for name, text := range map[string]string{
+		"main.go": text, "go.sum": string(sums), "go.mod": "module alone\n" + needs,
+		"go.work": fmt.Sprintf("%s\nuse (\n\t.\n\t%q\n)\n", version, top),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("build a program alone: %w", err)
+		}
+	}
+	path = filepath.Join(dir, "alone")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"), "CGO_ENABLED=0") // as Build compiles the packages
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build a program alone: %w: %s", err, out)
 	}
 	return path, nil
 }

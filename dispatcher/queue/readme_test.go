@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +39,7 @@ func TestAProgramWithAQueueLinksFewModules(t *testing.T) {
 // mustBuildReadme builds the program of the page about queues in a module of its own.
 func mustBuildReadme(t testing.TB) string {
 	t.Helper()
-	top, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(top, "deploy", "docs", "queues.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "docs", "queues.md"))
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## In a Go program\n")
 	require.True(t, ok)
@@ -50,31 +47,12 @@ func mustBuildReadme(t testing.TB) string {
 	require.True(t, ok)
 	program, _, _ = strings.Cut(program, "```")
 
-	dir := t.TempDir()
-	module, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	path, err := kit.BuildAlone(t.Context(), t.TempDir(), program)
 	require.NoError(t, err)
-	sums, err := os.ReadFile(filepath.Join(top, "go.sum"))
-	require.NoError(t, err)
-	_, needs, ok := strings.Cut(string(module), "\n") // the same versions: nothing has to be downloaded
-	require.True(t, ok)
-	// A workspace, and no replaced module: the packages of the queue are those that other tests have
-	// compiled. A replaced module has other paths, so each of its packages would be compiled again.
-	work := filepath.Join(dir, "go.work")
-	for name, text := range map[string]string{
-		"main.go": program, "go.sum": string(sums), "go.mod": "module shop\n" + needs,
-		"go.work": fmt.Sprintf("%s\nuse (\n\t.\n\t%q\n)\n", regexp.MustCompile(`(?m)^go .*$`).FindString(needs), top),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	build := exec.Command("go", "build", "-trimpath", "-o", "shop", ".")
-	build.Dir = dir
-	build.Env = append(os.Environ(), "GOWORK="+work, "CGO_ENABLED=0") // as kit.Build compiles the packages
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	built, err := os.Stat(filepath.Join(dir, "shop"))
+	built, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Less(t, built.Size(), int64(mostProgram), "which new package does a program with a queue link?")
-	return filepath.Join(dir, "shop")
+	return path
 }
 
 // TestTheProgramOfTheReadmeIsKilledAndAnotherOneFinishes kills it with work in hand.

@@ -224,7 +224,7 @@ func (q *quickCase) schedule() []any {
 	if q.oddly(10) {
 		args[4] = "other"
 	}
-	if q.oddly(10) {
+	if q.often(30) {
 		args = append(args, "\na u_1")
 	}
 	for k := range 1 + q.IntN(6) {

@@ -1,12 +1,11 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
--- needs: common(add_counts, at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find,
---   first_addition, format, in_chunks, most_waiting, now, num, only_lane, sub, sure, tag, write_log),
---   leases(write_leases), weight(light_enough), messages(first_message, ids, names, records, run_ends, told, usual),
---   tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused,
---   lanes, load_lanes, loaded, ready_length), slots(lane_ends, slots, take_tokens, tokens_of),
---   progress(NO_MORE_PROGRESS, progress_text), sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead,
---   end_with_lane, progress_entries, write_ends), order(join_line, last_score, line_of), expiry(set_expiry,
---   watch_expiry)
+-- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find, first_addition, format,
+--   in_chunks, most_waiting, now, num, only_lane, sub, sure, tag), leases(write_leases), weight(light_enough),
+--   messages(first_message, ids, log_accepted, names, records, run_ends, told, usual), tenant(add_tenant_shelf,
+--   origin_and_tenant, tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes,
+--   loaded, ready_length), slots(lane_ends, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text),
+--   sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead, end_with_lane, progress_entries,
+--   write_ends), order(join_line, last_score, line_of), expiry(set_expiry, watch_expiry)
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
@@ -81,7 +80,10 @@ sums.whole = call('EXISTS', tag, FENCED) == 0
 if lease > 0 and (all_paused or not sums.whole and call('ZSCORE', FENCED, by)) then lease = 0 end
 
 first_addition(false, sums.whole)
-local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {} }
+
+-- fresh has the ids and records that this call stores, the tokens of their subjects, whether any delivery was made, and, for the
+-- archive, the bytes of the stored records and bodies.
+local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {}, made = false, bytes = 0 }
 
 -- In a usual call, also all messages are new, and their lanes neither end them nor order them, and have room. kept has the
 -- messages that this call stores.
@@ -271,8 +273,6 @@ local function keep_body(e) -- rare
   return true
 end
 
-local made, made_bytes = false, 0 -- whether any delivery was made, and the bytes of records and bodies that were stored
-
 -- accept stores a new message, unless one of its lanes is full. It returns the result and the letters.
 local function accept(e)
   if most_waiting > 0 and refused(e) then
@@ -289,7 +289,7 @@ local function accept(e)
   end
   if told then
     local body = e.body == true and call('HSTRLEN', BODIES, body_of(e.id, e.record)) or e.body and #e.body or 0
-    made, made_bytes = true, made_bytes + #e.record + body
+    fresh.made, fresh.bytes = true, fresh.bytes + #e.record + body
   end
   if not e.list then return '1' .. make(e, lanes[e.lane]) end
   lane_lists[e.id] = table.concat(e.list, ' ')
@@ -321,7 +321,7 @@ local function again(e, old) -- rare
       if letters[i + 1] ~= 'f' then fan, more = fan .. ' ' .. lane, true end
     end
   end
-  if more then lane_lists[e.id], made = fan, true end
+  if more then lane_lists[e.id], fresh.made = fan, true end
   return table.concat(letters)
 end
 
@@ -368,7 +368,7 @@ local function schedule_usual()
       end
       append_pair(shelf, created_digits, id)
       fresh[2 * i - 1], fresh[2 * i] = id, record
-      if told then made_bytes = made_bytes + #record end
+      if told then fresh.bytes = fresh.bytes + #record end
       local place = 'd'
       if soon and may_lease(l) then
         place = 'l'
@@ -387,7 +387,7 @@ local function schedule_usual()
     end
     first = run_ends[r] + 1
   end
-  made = true
+  fresh.made = true
 end
 if usual then schedule_usual() else schedule_each() end
 local answer = { 0, 0, 0, {}, table.concat(words, ' ') }
@@ -396,14 +396,7 @@ count('ready', nready)
 count('scheduled', #dues / 2 + nbehind)
 
 in_chunks('HSET', MESSAGES, fresh)
-if told and made then
-  -- The log names the messages to the archive. One that it could not name would never come there, so then none is kept.
-  local logged, why = pcall(write_log, 'a', sub(told, 2), 'w', answer[5], 'b', made_bytes)
-  if not logged then
-    for i = 1, #fresh, 2 do call('HDEL', MESSAGES, fresh[i]) end
-    error(why, 0)
-  end
-end
+if told and fresh.made then log_accepted(fresh, answer[5], fresh.bytes) end
 if #fresh.subjects > 0 then note_subjects(fresh.subjects) end
 for id, fan in pairs(lane_lists) do sure('HSET', FAN, id, fan) end
 write_leases(leases)
@@ -429,7 +422,6 @@ for _, l in ipairs(loaded) do
   end
   if l.slow == UNKNOWN and l.flying > l.had then append_pair(answer[4], l.name, '?') end
 end
-if told and made then add_counts(ARCHIVE, { b = made_bytes }) end
 write_ends()
 answer[1], answer[2], answer[3] = finish()
 return answer

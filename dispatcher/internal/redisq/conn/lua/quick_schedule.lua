@@ -2,12 +2,12 @@
 -- behind quick and messages. Its ARGV is schedule's.
 -- needs: common(added, at_now, by, call, ceil_now, created_at, earliest, find, first_addition, format, in_chunks,
 --   lightest, most_waiting, now, num, sub, tag), leases(write_leases), weight(light_enough), quick(finish_usual,
---   usual_lanes, usual_ready), messages(first_message, ids, names, records, run_ends, told, usual)
+--   usual_lanes, usual_ready), messages(first_message, ids, log_accepted, names, records, run_ends, told, usual)
 
 -- schedule_quick writes what schedule would write, and returns what schedule would return.
 local function schedule_quick()
   local n = #ids
-  if not usual or told or n == 0 then return nil end
+  if not usual or n == 0 then return nil end
   local any = call('EXISTS', tag, FENCED, PARKED) > 0
   if any and (call('EXISTS', tag) == 1 or call('ZSCORE', FENCED, by)) then return nil end
   local stored, seen = call('HMGET', MESSAGES, unpack(ids)), n > 1 and {}
@@ -24,7 +24,7 @@ local function schedule_quick()
   local parked_was, lightest_was, due_was = any and earliest(PARKED) or 0, lightest(), earliest(DUE)
 
   local free_now, most_leased, first_due = tonumber(ARGV[3]), tonumber(ARGV[4]), due_was
-  local answers, new_leases, new_dues, nleased, nready, ndue = {}, nil, nil, 0, 0, 0
+  local answers, new_leases, new_dues, nleased, nready, ndue, nbytes = {}, nil, nil, 0, 0, 0, 0
   local fresh_now = { ids[1], records[1] } -- mostly there is one message in a cluster, and to enlarge a table costs more than to make one
   local due, soon, digits_of_due, created, created_digits, last_when, last_place, answer_now
   local r, l = 0, nil
@@ -43,6 +43,7 @@ local function schedule_quick()
       created, created_digits = sub(record, 17, 22), num(created_at(record))
     end
     fresh_now[2 * i - 1], fresh_now[2 * i] = id, record
+    nbytes = nbytes + #record
     l.shelf = added(l.shelf, created_digits, id)
     local place
     if soon and nleased < most_leased and usual_ready(l) == 0 and l.flying < math.min(l.window, l.top) and light_enough(l, free_now - nleased) then
@@ -66,6 +67,8 @@ local function schedule_quick()
   -- All is known. From here on schedule_quick writes, first what Redis refuses when memory is full.
   first_addition(false, true)
   call('HSET', MESSAGES, unpack(fresh_now))
+  local words_now = table.concat(answers, ' ')
+  if told then log_accepted(fresh_now, words_now, nbytes) end
   if new_leases then write_leases(new_leases) end
   local facts = {}
   for i = 1, #list do
@@ -80,7 +83,7 @@ local function schedule_quick()
   end
   if new_dues then call('ZADD', DUE, unpack(new_dues)) end
   local t, d, w = finish_usual(list, { in_flight = nleased, ready = nready, scheduled = ndue }, first_due, parked_was, lightest_was, due_was)
-  return { t, d, w, facts, table.concat(answers, ' ') }
+  return { t, d, w, facts, words_now }
 end
 local quickly = schedule_quick()
 if quickly then return quickly end

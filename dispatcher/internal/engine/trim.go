@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/outage"
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
@@ -169,27 +171,30 @@ const (
 type evictor struct {
 	engine *Engine
 
-	mu     sync.Mutex // one eviction at a time; guards the fields below
+	turn   *semaphore.Weighted // one eviction at a time; guards the fields below
 	logged time.Time
 	failed time.Time // when the store last did not respond to an eviction
 }
 
 func newEvictor(e *Engine) *evictor {
-	return &evictor{engine: e}
+	return &evictor{engine: e, turn: semaphore.NewWeighted(1)}
 }
 
 // makeRoom deletes the oldest finished deliveries until the wanted number was deleted, or
-// there are none. It reports whether it is worth trying to publish once more. If the store does not
-// respond, no eviction is tried for evictWithin, so publishes that wait for their turn fail together.
+// there are none. It reports whether it is worth trying to publish once more. It takes at most
+// evictWithin, the wait for its turn included. If the store does not respond, no eviction is tried for
+// the same time, so publishes that wait for their turn fail together.
 func (r *evictor) makeRoom(ctx context.Context, wanted int) bool {
 	e := r.engine
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	call, cancel := context.WithTimeout(ctx, evictWithin)
+	defer cancel()
+	if r.turn.Acquire(call, 1) != nil {
+		return false
+	}
+	defer r.turn.Release(1)
 	if time.Since(r.failed) < evictWithin {
 		return false
 	}
-	call, cancel := context.WithTimeout(ctx, evictWithin)
-	defer cancel()
 	for made := false; ; made = true {
 		trimmed, err := e.deliveries.Trim(call, e.name(), e.trimmer.keep, dispatcher.TrimFull)
 		if trimmed.Asked == 0 && err == nil {

@@ -65,16 +65,6 @@ func (q *repairs) paused(ctx context.Context) error {
 	}
 }
 
-// page compares a page of all endpoints with their lanes' copies. Only the loss of a part of the store needs
-// that: a lane that lost its copy is not among the stopped ones, and without deliveries nothing claims it.
-func (q *repairs) page(ctx context.Context, cursor string) (next string, err error) {
-	copies, next, err := q.copies(ctx, cursor)
-	if err != nil {
-		return "", err
-	}
-	return next, q.compare(ctx, copies, creationGrace)
-}
-
 // copies reads the versions of the limits that the lanes of a page of endpoints have.
 func (q *repairs) copies(ctx context.Context, cursor string) (copies []dispatcher.LaneVersion, next string, err error) {
 	r := q.registry

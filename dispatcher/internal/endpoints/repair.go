@@ -60,7 +60,8 @@ type repairs struct {
 type pages struct {
 	running bool
 	cursor  string    // of the next page
-	retries time.Time // no page before: the store did not respond
+	failed  bool      // an endpoint could not be compared, so all are compared once more
+	retries time.Time // no page before, because of an error
 }
 
 func newRepairs(r *Registry) *repairs {
@@ -155,7 +156,7 @@ func (q *repairs) take() (do func(context.Context), later <-chan time.Time) {
 		return do, nil
 	}
 	at, ok := q.nextComparison()
-	if q.pages.running && (!ok || q.pages.retries.Before(at)) {
+	if (q.pages.running || q.all) && (!ok || q.pages.retries.Before(at)) {
 		at, ok = q.pages.retries, true
 	}
 	if ok {
@@ -181,29 +182,40 @@ func (q *repairs) takeComparison() func(context.Context) {
 	return q.compareAll
 }
 
-// takePage takes the next page of all endpoints. A comparison that is requested while one runs
-// begins after it.
+// takePage takes the next page of all endpoints. Only the loss of a part of the store needs that: a lane
+// that lost its copy is not among the stopped ones, and without deliveries nothing claims it. One failure
+// does not stop the rest. A comparison that is requested while one runs begins after it.
 func (q *repairs) takePage() func(context.Context) {
+	if time.Now().Before(q.pages.retries) {
+		return nil
+	}
 	if q.all && !q.pages.running {
 		q.all, q.pages = false, pages{running: true}
 	}
-	if !q.pages.running || time.Now().Before(q.pages.retries) {
+	if !q.pages.running {
 		return nil
 	}
 	cursor := q.pages.cursor
 	return func(ctx context.Context) {
-		next, err := q.page(ctx, cursor)
+		copies, next, err := q.copies(ctx, cursor)
+		read := err == nil
+		if read {
+			err = q.compare(ctx, copies, creationGrace)
+		}
 		if ctx.Err() != nil {
 			return
 		}
 		q.registry.Outages.Report("compare", err)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if err != nil {
+		if !read {
 			q.pages.retries = time.Now().Add(compareRetry)
 			return
 		}
-		q.pages = pages{running: next != "", cursor: next}
+		q.pages = pages{running: next != "", cursor: next, failed: q.pages.failed || err != nil}
+		if q.pages.failed && !q.pages.running {
+			q.all, q.pages = true, pages{retries: time.Now().Add(compareRetry)}
+		}
 	}
 }
 

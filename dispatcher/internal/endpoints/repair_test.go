@@ -40,6 +40,7 @@ type many struct {
 	Lanes
 	listed []string // the cursors
 	fails  int      // how many times the second page can't be read
+	wrong  string   // the page whose endpoint can't be compared the first time
 	last   func()   // called after the last page
 }
 
@@ -53,14 +54,22 @@ func (m *many) ListEndpoints(_ context.Context, f dispatcher.EndpointFilter) ([]
 		return nil, "", nil
 	}
 	n, _ := strconv.Atoi(f.Cursor)
+	if f.Cursor != "" && f.Cursor == m.wrong {
+		return []*dispatcher.Endpoint{{ID: "ep_000000007"}}, strconv.Itoa(n + 1), nil
+	}
 	return nil, strconv.Itoa(n + 1), nil
 }
 
 // laneless reads lanes of which none is stopped.
 type laneless struct{ LaneReads }
 
-func (laneless) LaneStates(context.Context, []dispatcher.Lane) ([]dispatcher.LaneState, error) {
-	return nil, nil
+func (laneless) LaneStates(_ context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error) {
+	return make([]dispatcher.LaneState, len(lanes)), nil
+}
+
+func (m *many) EndpointVersions(context.Context, []string) ([]dispatcher.EndpointVersion, error) {
+	m.wrong = ""
+	return nil, dispatcher.ErrUnavailable
 }
 
 func (laneless) StoppedLanes(context.Context, string) ([]dispatcher.StoppedLane, string, error) {
@@ -114,6 +123,24 @@ func TestAComparisonOfAllEndpointsDelaysNoOtherRepair(t *testing.T) {
 	r.GiveUp("u_failing", nil, time.Now())
 	require.NoError(t, r.Run(ctx))
 	require.LessOrEqual(t, len(m.listed), 1, "a page at a time")
+}
+
+// An endpoint whose version can't be read holds up none of the others, and all are compared once more.
+func TestAnEndpointThatCannotBeComparedStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := &many{wrong: "7", last: func() {}}
+		m.last = func() {
+			if len(m.listed) > 100 {
+				cancel()
+			}
+		}
+		r := newTestRepairs(m)
+		r.Store, r.LaneReads = m, laneless{}
+		r.SuspectAll()
+		require.NoError(t, r.Run(ctx))
+		require.Len(t, m.listed, 200, "each page twice")
+	})
 }
 
 func TestAComparisonOfAllEndpointsGoesOnWhereItFailed(t *testing.T) {

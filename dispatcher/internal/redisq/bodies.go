@@ -73,8 +73,8 @@ func (s *Store) stage(partition int, batch []dispatcher.Entry, list []shard) fun
 		for _, p := range large {
 			e := &batch[p.entry]
 			field := conn.BodyField(e.Message.ID, e.Digest)
-			pipe.ZAdd(ctx, s.tags[partition]+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
-			pipe.HSet(ctx, s.tags[partition]+keys.Bodies, field, p.body.text)
+			pipe.ZAdd(ctx, s.conn.Tag(partition)+keys.Staged, redis.Z{Score: float64(e.Message.CreatedAt.UnixMilli()), Member: field})
+			pipe.HSet(ctx, s.conn.Tag(partition)+keys.Bodies, field, p.body.text)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (s *Store) body(ctx context.Context, id dispatcher.DeliveryID, a dispatcher
 	defer cancel()
 	var get *redis.StringCmd
 	err = s.conn.At(call, "body of "+id.Message, n, func(p redis.Pipeliner) {
-		get = p.HGet(call, s.tags[n]+keys.Bodies, conn.BodyField(id.Message, a.Digest))
+		get = p.HGet(call, s.conn.Tag(n)+keys.Bodies, conn.BodyField(id.Message, a.Digest))
 	})
 	switch {
 	case err != nil:

@@ -47,7 +47,7 @@ const (
 
 // Cancel ends deliveries that are not finished.
 func (s *Store) Cancel(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-	changes, err := s.change(ctx, s.scripts.cancel, by, ids, []any{noJob})
+	changes, err := s.change(ctx, cancelScript, by, ids, []any{noJob})
 	var deep []dispatcher.Lane
 	for _, c := range changes {
 		if c.Marked && !slices.Contains(deep, c.ID.Lane) {
@@ -74,7 +74,7 @@ func (s *Store) CarryOutAll(ctx context.Context, by string, partition int) error
 	swept := map[dispatcher.Lane]bool{}
 	for cursor, more := "", true; more; more = cursor != "" {
 		found, next, err := s.conn.Scan(ctx, "read marks", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
-			return p.HScan(ctx, s.tags[partition]+keys.Marks, at, "", marksAtOnce)
+			return p.HScan(ctx, s.conn.Tag(partition)+keys.Marks, at, "", marksAtOnce)
 		})
 		if err != nil {
 			return err
@@ -102,7 +102,7 @@ const (
 func (s *Store) carryOut(ctx context.Context, by string, lane dispatcher.Lane, steps int) (ended int, err error) {
 	n := s.conn.PartitionOf(lane)
 	for skip := int64(0); skip >= 0 && steps > 0; steps-- {
-		r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(lane), "m", skip}}}})[0]
+		r := s.conn.Send(ctx, conn.Batch{Script: sweepScript, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(lane), "m", skip}}}})[0]
 		h, ok := r.Hint()
 		if !ok {
 			return ended, s.conn.InPartition(n, r.Err)
@@ -124,20 +124,20 @@ func (s *Store) Retry(ctx context.Context, by string, ids []dispatcher.DeliveryI
 	if delivered {
 		again = 1
 	}
-	return s.change(ctx, s.scripts.retry, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
+	return s.change(ctx, retryScript, by, ids, append([]any{again, noJob, dispatcher.CallerOf(ctx)}, names...))
 }
 
 // Reschedule lets waiting deliveries be due at another time. A delivery that is not changed has no
 // error if an attempt is under way or was asked for, or if it has ended, else ErrExpired, ErrOrder or ErrNotFound.
 func (s *Store) Reschedule(ctx context.Context, by string, ids []dispatcher.DeliveryID, at time.Time) ([]dispatcher.Change, error) {
-	return s.change(ctx, s.scripts.reschedule, by, ids, []any{at.Add(time.Millisecond - 1).UnixMilli()})
+	return s.change(ctx, rescheduleScript, by, ids, []any{at.Add(time.Millisecond - 1).UnixMilli()})
 }
 
 // Erase removes deliveries that have ended; their ids stay known. A delivery that has not ended
 // gets ErrInFlight. A delivery that is not kept gets ErrNotFound. If a delivery is left without an
 // error, the caller may retry it.
 func (s *Store) Erase(ctx context.Context, by string, ids []dispatcher.DeliveryID) ([]dispatcher.Change, error) {
-	return s.change(ctx, s.scripts.erase, by, ids, nil)
+	return s.change(ctx, eraseScript, by, ids, nil)
 }
 
 // noJob is passed to a script if a person makes the call. The script then returns an empty text
@@ -147,13 +147,13 @@ const noJob = ""
 // JobStep changes at most changeBatch deliveries for a job. The script that changes them also
 // counts them.
 func (s *Store) JobStep(ctx context.Context, by, job string, step dispatcher.JobStep) (text string, codes []int64, err error) {
-	sc, args := s.scripts.cancel, []any{job}
+	sc, args := cancelScript, []any{job}
 	switch step.Job.Kind {
 	case dispatcher.JobRetry:
 		// A delivery that has ended is leased to no instance, so no instance is named.
-		sc, args = s.scripts.retry, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, step.Job.By, 0}
+		sc, args = retryScript, []any{conn.Flag(step.Status == dispatcher.StatusDelivered), job, step.Job.By, 0}
 	case dispatcher.JobPurge:
-		sc = s.scripts.purge
+		sc = purgeScript
 	}
 	for _, id := range step.IDs {
 		args = append(args, id.String())

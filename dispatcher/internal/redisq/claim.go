@@ -39,7 +39,7 @@ func (s *Store) MoveIn(ctx context.Context, by string, in []int) (ended []dispat
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Args: []any{moveBatch, claimBytes / len(in)}}
 	}
-	err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.move, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
+	err = s.conn.SendEach(ctx, conn.Batch{Script: moveScript, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
@@ -121,7 +121,7 @@ func (s *Store) ClaimIn(ctx context.Context, by string, in []int, c dispatcher.C
 	}
 	var claimed []dispatcher.Claimed
 	var hints []conn.Hint
-	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.claim, By: by, Calls: calls}, func(i int, r *conn.Call) error {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: claimScript, By: by, Calls: calls}, func(i int, r *conn.Call) error {
 		if i >= reads && r.Err == nil && len(r.Values) == 1 {
 			r.Err = dispatcher.ErrFenced
 		}
@@ -181,7 +181,7 @@ func (s *Store) toRead(unread []dispatcher.Claimed) *toRead {
 			for j, i := range share.At {
 				ids[j] = unread[i].ID.Message
 			}
-			t.records[k] = p.HMGet(context.Background(), s.tags[share.Partition]+keys.Messages, ids...) // it uses the context of the pipeline
+			t.records[k] = p.HMGet(context.Background(), s.conn.Tag(share.Partition)+keys.Messages, ids...) // it uses the context of the pipeline
 		}}
 	}
 	return t
@@ -267,7 +267,7 @@ func (s *Store) decodeMessage(id dispatcher.DeliveryID, record string) *dispatch
 // Begin records the start of an attempt at a suspect.
 func (s *Store) Begin(ctx context.Context, by string, l dispatcher.Lease, beside bool) (bool, error) {
 	n := s.conn.PartitionOf(l.ID.Lane)
-	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.begun, By: by, Calls: []conn.Call{
+	r := s.conn.Send(ctx, conn.Batch{Script: begunScript, By: by, Calls: []conn.Call{
 		{Partition: n, Args: []any{l.ID.String(), l.At.UnixMilli(), conn.Flag(beside)}},
 	}})[0]
 	if _, ok := r.Hint(); !ok {
@@ -306,12 +306,12 @@ func (s *Store) leases(ctx context.Context, by string) ([]dispatcher.Lease, erro
 		name string
 		at   float64
 	}
-	found := make([][]lease, len(s.tags))
+	found := make([][]lease, s.conn.Partitions())
 	var errs []error
 	for w := s.conn.Walk("leases of "+by, s.conn.All()); len(w.Left) > 0; {
 		count := int64(max(leasesPage/len(w.Left), 1))
 		errs = append(errs, w.Pages(ctx, func(p redis.Pipeliner, n int, at uint64) *redis.ScanCmd {
-			return p.ZScan(ctx, s.tags[n]+keys.Leases+by, at, "", count)
+			return p.ZScan(ctx, s.conn.Tag(n)+keys.Leases+by, at, "", count)
 		}, func(n int, page []string) {
 			for k := 0; k+1 < len(page); k += 2 {
 				at, _ := strconv.ParseFloat(page[k+1], 64)

@@ -1,16 +1,17 @@
 package redisq
 
+import "github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
+
 // DigestsSHA is the script that schedule calls before it writes anything, in
 // the form with the tests' clock.
-var DigestsSHA = newScripts(true).read.Digests.SHA()
+var DigestsSHA = read.DigestsScript.OfTest().SHA()
 
 // SHAs are the names of the queue's scripts by their SHA, in the form with the
 // tests' clock.
 func SHAs() map[string]string {
 	names := map[string]string{}
-	all := newScripts(true)
-	for _, sc := range all.all() {
-		names[sc.SHA()] = sc.Name
+	for _, sc := range loaded() {
+		names[sc.OfTest().SHA()] = sc.Name
 	}
 	return names
 }

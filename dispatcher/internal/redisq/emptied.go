@@ -113,7 +113,7 @@ const holdersAtOnce = 1000
 // during the scan belongs to an instance that sends beats.
 func (s *Store) noteHolders(ctx context.Context) error {
 	found := map[string]bool{}
-	for key, err := range s.conn.KeyNames(ctx, "{"+s.project+":*}"+keys.Leases+"*", holdersAtOnce) {
+	for key, err := range s.conn.KeyNames(ctx, "{"+s.conn.Project()+":*}"+keys.Leases+"*", holdersAtOnce) {
 		if err != nil {
 			return fmt.Errorf("find who holds leases: %w", err)
 		}

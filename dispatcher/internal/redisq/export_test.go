@@ -25,15 +25,15 @@ var Codes = verdicts
 // QuickScripts returns a script with its quick part and without it, on the test's clock, and its quick
 // part alone, which fails in a call that is not usual.
 func QuickScripts(name string) (quick, whole, only conn.Script) {
-	part, parts := conn.QuickSchedule, []string{conn.PartOrder, conn.PartExpiry, scheduleSrc}
+	part, parts := conn.QuickSchedule, []string{conn.PartOrder, conn.PartExpiry, lua(name)}
 	switch name {
 	case "claim":
-		part, parts = conn.QuickClaim, []string{conn.PartOrder, conn.PartLeaseReady, claimSrc}
+		part, parts = conn.QuickClaim, []string{conn.PartOrder, conn.PartLeaseReady, lua(name)}
 	case "settle":
-		part, parts = conn.QuickSettle, []string{conn.PartOrder, conn.PartOutcome, settleSrc}
+		part, parts = conn.QuickSettle, []string{conn.PartOrder, conn.PartOutcome, lua(name)}
 	}
-	return conn.MakeQuickScript(true, name, part, parts...), conn.MakeWholeScript(true, name, part, parts...),
-		conn.MakeQuickScript(true, name, part, "error('not usual')\n")
+	return conn.MakeQuickScript(name, part, parts...).OfTest(), conn.MakeWholeScript(name, part, parts...).OfTest(),
+		conn.MakeQuickScript(name, part, "error('not usual')\n").OfTest()
 }
 
 // Stall makes a call that is not answered, while others are.
@@ -61,8 +61,7 @@ func (s *Store) NoteTakeover() { s.conn.NoteTakeover() }
 // ScriptTexts are the texts of all scripts by their names.
 func ScriptTexts() map[string]string {
 	texts := map[string]string{}
-	all := newScripts(false)
-	for _, sc := range all.all() {
+	for _, sc := range loaded() {
 		texts[sc.Name] = sc.Text()
 	}
 	return texts

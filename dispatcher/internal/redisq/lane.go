@@ -30,7 +30,7 @@ func (s *Store) Limit(ctx context.Context, by string, lane dispatcher.Lane, l di
 // failure of the lane, it returns the start of the failure in failed. Otherwise failed is zero.
 func (s *Store) changeLane(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (n dispatcher.LaneCount, failed time.Time, err error) {
 	var errs []error
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.lane, By: by, Calls: calls}) {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: laneScript, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			n.InFlight += int(r.Number())
@@ -90,7 +90,7 @@ func (s *Store) endWaits(ctx context.Context, by string, lanes []dispatcher.Lane
 		}
 		calls = append(calls, call)
 	}
-	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.endWaits, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: endWaitsScript, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if h, ok := r.Hint(); ok {
 			s.observe(h)
 		}
@@ -144,7 +144,7 @@ func (s *Store) Sweep(ctx context.Context, by string, lane dispatcher.Lane, curs
 	}
 	n := s.conn.PartitionOf(lane)
 	found, next, err := s.conn.Scan(ctx, "sweep "+string(lane), n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
-		return p.ZScan(ctx, s.tags[n]+keys.Due, at, string(lane)+":*", sweepPage)
+		return p.ZScan(ctx, s.conn.Tag(n)+keys.Due, at, string(lane)+":*", sweepPage)
 	})
 	if err != nil {
 		return ended, cursor, err
@@ -178,7 +178,7 @@ func (s *Store) sweepReady(ctx context.Context, by string, lane dispatcher.Lane)
 // sweep runs the script. It returns how many deliveries ended in all calls, and how many in the
 // last call.
 func (s *Store) sweep(ctx context.Context, by string, lane dispatcher.Lane, calls []conn.Call) (ended, last int, err error) {
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.sweep, By: by, Calls: calls}) {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: sweepScript, By: by, Calls: calls}) {
 		if h, ok := r.Hint(); ok {
 			last = int(r.Number())
 			ended += last
@@ -201,7 +201,7 @@ func (s *Store) Uncut(ctx context.Context, by string, lane dispatcher.Lane) erro
 // ForgetLane removes the copy of limits of an endpoint that never existed.
 func (s *Store) ForgetLane(ctx context.Context, by string, copied dispatcher.LaneVersion, age time.Duration) (forgotten bool, err error) {
 	n := s.conn.PartitionOf(copied.Lane)
-	r := s.conn.Send(ctx, conn.Batch{Script: s.scripts.forget, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}}})[0]
+	r := s.conn.Send(ctx, conn.Batch{Script: forgetScript, By: by, Calls: []conn.Call{{Partition: n, Args: []any{string(copied.Lane), copied.Version, age.Milliseconds()}}}})[0]
 	r.Hint()
 	forgotten = r.Err == nil && r.Number() == 1
 	if r.Err != nil {

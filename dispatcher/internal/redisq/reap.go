@@ -64,7 +64,7 @@ func (s *Store) Beat(ctx context.Context, by string, number int64) (fresh bool, 
 func (s *Store) setFull(ctx context.Context, key, field string, value any) (fresh bool, err error) {
 	var set *redis.Cmd
 	err = s.conn.At(ctx, "beat", conn.Home, func(p redis.Pipeliner) {
-		set = p.Eval(ctx, s.scripts.beat.Text(), []string{s.home()}, key, field, value)
+		set = p.Eval(ctx, beatScript.Text(), []string{s.home()}, key, field, value)
 	})
 	if err != nil {
 		return false, err
@@ -104,11 +104,11 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	all, found := s.conn.All(), make([]*redis.IntCmd, len(s.tags))
+	all, found := s.conn.All(), make([]*redis.IntCmd, s.conn.Partitions())
 	err = s.conn.EachPartition(ctx, "look for strays", all, func(p redis.Pipeliner, n int) {
 		leases := make([]string, len(names))
 		for i, name := range names {
-			leases[i] = s.tags[n] + keys.Leases + name
+			leases[i] = s.conn.Tag(n) + keys.Leases + name
 		}
 		found[n] = p.Exists(ctx, leases...)
 	})
@@ -120,7 +120,7 @@ func (s *Store) Orphans(ctx context.Context) ([]string, error) {
 	again := s.conn.EachPartition(ctx, "look for strays", some, func(p redis.Pipeliner, i int) {
 		each[i] = make([]*redis.IntCmd, len(names))
 		for k, name := range names {
-			each[i][k] = p.Exists(ctx, s.tags[some[i]]+keys.Leases+name)
+			each[i][k] = p.Exists(ctx, s.conn.Tag(some[i])+keys.Leases+name)
 		}
 	})
 	var strays []string
@@ -140,7 +140,7 @@ func (s *Store) Reap(ctx context.Context, by, dead string) (taken int, err error
 	var errs []error
 	for len(calls) > 0 {
 		left := calls[:0:0]
-		for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.reap, By: by, Calls: calls}) {
+		for i, r := range s.conn.Send(ctx, conn.Batch{Script: reapScript, By: by, Calls: calls}) {
 			if h, ok := r.Hint(); ok {
 				taken += int(r.Number())
 				if r.Number() > 0 {

@@ -65,7 +65,7 @@ func (s *Store) Schedule(ctx context.Context, by string, free, lease int, batch 
 			list = list[size:]
 		}
 	}
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.schedule, By: by, Durable: true, Calls: jobs}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: scheduleScript, By: by, Durable: true, Calls: jobs}) {
 		err := r.Err
 		if err == nil {
 			a := &r.Reply
@@ -152,7 +152,7 @@ func (s *Store) spread(batch []dispatcher.Entry, out []dispatcher.ScheduleResult
 		if out[i].Err != nil {
 			continue
 		}
-		if len(lanes) == 1 || len(lanes) > 0 && len(s.tags) == 1 { // most entries have one lane or one partition and need no sorting
+		if len(lanes) == 1 || len(lanes) > 0 && s.conn.Partitions() == 1 { // most entries have one lane or one partition and need no sorting
 			n := s.conn.PartitionOf(lanes[0])
 			lists[n] = s.appendShard(lists[n], batch, i, lanes)
 			continue

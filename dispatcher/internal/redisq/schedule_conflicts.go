@@ -40,7 +40,7 @@ func (s *Store) compare(ctx context.Context, by string, batch []dispatcher.Entry
 	if len(calls) == 0 {
 		return
 	}
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.read.Digests, By: by, Calls: calls}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: read.DigestsScript, By: by, Calls: calls}) {
 		r.Hint()
 		for _, at := range shares[i] {
 			text := ""

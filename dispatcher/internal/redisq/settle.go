@@ -44,7 +44,7 @@ func (s *Store) Settle(ctx context.Context, by string, batch []dispatcher.Settle
 	}
 	settled := make([]dispatcher.Settled, len(batch))
 	var errs []error
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.settle, By: by, Calls: jobs}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: settleScript, By: by, Calls: jobs}) {
 		if h, ok := r.Hint(); ok {
 			readChanges(&r.Reply, &h)
 			s.observe(h)

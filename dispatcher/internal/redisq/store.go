@@ -76,14 +76,11 @@ type Store struct {
 	audit      *home.Audit
 	access     *home.Access
 
-	conn    *conn.Client
-	project string
-	tags    []string // of each partition
-	shares  shares
-	polls   bool // neither pub/sub nor PUBLISH may be used
-	memory  memory
-	scripts scripts
-	log     *slog.Logger
+	conn   *conn.Client
+	shares shares
+	polls  bool // neither pub/sub nor PUBLISH may be used
+	memory memory
+	log    *slog.Logger
 
 	probe   *conn.Probe
 	readers readers
@@ -115,10 +112,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Connect opens a store without partitions. The caller sets their number with Divide.
 func Connect(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		project: o.Project,
-		polls:   o.Poll,
-		scripts: newScripts(o.TestClock),
-		log:     o.Log,
+		polls: o.Poll,
+		log:   o.Log,
 
 		events: dispatcher.Events{}.Whole(),
 	}
@@ -133,14 +128,10 @@ func Connect(ctx context.Context, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.Attempts = read.NewLogReader(s.conn, conn.DecodeRecord)
-	s.Shelves = read.NewShelfReader(read.ShelfOptions{
-		Conn: s.conn, Decode: read.DecodeShelved,
-		Names: func(ctx context.Context) ([]any, error) { return read.InstanceNames(ctx, s.conn) },
-	})
-	s.LaneReader = read.NewLaneReader(read.LaneOptions{Conn: s.conn, Scripts: s.scripts.lanes, FailingAfter: o.FailingAfter})
+	s.Attempts, s.Shelves = read.NewLogReader(s.conn), read.NewShelfReader(s.conn)
+	s.LaneReader = read.NewLaneReader(s.conn, o.FailingAfter)
 	s.Deliveries = read.New(read.Options{
-		Conn: s.conn, Scripts: s.scripts.read, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
+		Conn: s.conn, Lanes: s.LaneReader, Log: s.Attempts, Shelf: s.Shelves, Keep: o.Keep,
 		Heard: func(h conn.Hint) { s.partitions.Heard(h) }, Info: s.Store, Logger: s.log,
 	})
 	s.Endpoints = home.NewEndpoints(s.conn, s.announceAs, o.Seal, s.log)
@@ -173,16 +164,13 @@ func (s *Store) begin(ctx context.Context, o Options) error {
 func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	s.conn.Divide(count)
 	s.partitions = conn.NewPartitionSet(count, o.Permits)
-	for n := range count {
-		s.tags = append(s.tags, s.conn.Tag(n))
-	}
 	if err := s.findPubSub(ctx); err != nil {
 		return err
 	}
 	if err := s.conn.FindDurable(ctx); err != nil {
 		return err
 	}
-	s.probe = conn.NewProbe(s.conn, conn.ProbeOptions{Durability: o.Durability, Polls: s.polls, TestClock: o.TestClock})
+	s.probe = conn.NewProbe(s.conn, s.polls)
 	s.shares.begin(s.conn, o, s.polls)
 	if err := s.countShares(ctx); err != nil {
 		return err
@@ -194,7 +182,7 @@ func (s *Store) Divide(ctx context.Context, o Options, count int) error {
 	if s.nodes = len(masters); o.LoadLate {
 		return nil
 	}
-	return s.conn.Load(ctx, s.scripts.all())
+	return s.conn.Load(ctx, loaded())
 }
 
 // Client returns the client of go-redis, for access to the raw keys.
@@ -214,7 +202,7 @@ func (s *Store) Conn() *conn.Client { return s.conn }
 func (s *Store) OnAnswer(hear func(conn.Hint)) { s.answered = hear }
 
 // Partitions returns the number of partitions.
-func (s *Store) Partitions() int { return len(s.tags) }
+func (s *Store) Partitions() int { return s.conn.Partitions() }
 
 // home returns the tag of keys that belong to no partition.
 func (s *Store) home() string { return s.conn.Tag(conn.Home) }
@@ -253,7 +241,7 @@ func (s *Store) Torn() error {
 		return nil
 	}
 	return fmt.Errorf("%w: an error ended a script in its middle, in %d of %d partitions: nothing is done there until they are repaired, "+
-		"which needs all rights of the user of Redis (hookladder doctor names them)", dispatcher.ErrUnavailable, len(torn), len(s.tags))
+		"which needs all rights of the user of Redis (hookladder doctor names them)", dispatcher.ErrUnavailable, len(torn), s.conn.Partitions())
 }
 
 // Close ends all connections.

@@ -31,7 +31,7 @@ func (s *Store) Take(ctx context.Context, by string, t dispatcher.Take) (taken d
 			calls = append(calls, conn.Call{Partition: share.Partition, Args: args})
 		}
 		in = in[asked:]
-		err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.take, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
+		err = s.conn.SendEach(ctx, conn.Batch{Script: takeScript, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 			return s.readTaken(r, &taken)
 		})
 	}
@@ -122,7 +122,7 @@ func (s *Store) adopt(ctx context.Context, by string, leases []dispatcher.TakenL
 	for len(todo) > 0 {
 		calls, shares := s.adoptCalls(leases, todo, lasts)
 		todo = nil
-		for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.adopt, By: by, Calls: calls}) {
+		for i, r := range s.conn.Send(ctx, conn.Batch{Script: adoptScript, By: by, Calls: calls}) {
 			later, err := s.readAdoptions(&r, leases, shares[i].At, out)
 			if err = s.conn.InPartition(r.Partition, err); err != nil {
 				for _, at := range shares[i].At {

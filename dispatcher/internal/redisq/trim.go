@@ -69,7 +69,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 			keep.Dead.Milliseconds(), s.share(keep.DeadMax), trimBatch, conn.Flag(room), s.shareOfLog(keep.LogBytes), backlog,
 		}}
 	}
-	err = s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.trim, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
+	err = s.conn.SendEach(ctx, conn.Batch{Script: trimScript, By: by, Calls: calls}, func(_ int, r *conn.Call) error {
 		if h, ok := r.Hint(); ok {
 			t.Finished += int(r.Number())
 			t.Seen += int(r.Number())
@@ -97,7 +97,7 @@ func (s *Store) TrimIn(ctx context.Context, by string, in []int, keep dispatcher
 // shareOfLog returns one partition's part of the memory for :attempts.
 func (s *Store) shareOfLog(bytes int) int {
 	all := cmp.Or(bytes, logBytes)
-	return max(all/len(s.tags), min(all, leastLog))
+	return max(all/s.conn.Partitions(), min(all, leastLog))
 }
 
 // shareOfBacklog returns one partition's part of the memory for deliveries that wait to be
@@ -107,7 +107,7 @@ func (s *Store) shareOfBacklog(ctx context.Context, bytes int64) int64 {
 	if limit := s.memory.limit(ctx, s.conn); limit > 0 {
 		all = min(all, limit*int64(max(s.nodes, 1))/backlogPart)
 	}
-	return max(all/int64(len(s.tags)), 1)
+	return max(all/int64(s.conn.Partitions()), 1)
 }
 
 // memory caches how much memory a node may use.
@@ -134,7 +134,7 @@ func (m *memory) limit(ctx context.Context, c *conn.Client) int64 {
 }
 
 // share returns one partition's part of a limit for the project.
-func (s *Store) share(limit int) int { return conn.ShareOf(limit, len(s.tags)) }
+func (s *Store) share(limit int) int { return conn.ShareOf(limit, s.conn.Partitions()) }
 
 // TrimFrom sets the partition at which trims by age begin.
 func (s *Store) TrimFrom(partition int) { s.partitions.TrimFrom(partition) }

@@ -153,7 +153,7 @@ func (s *Store) heardHint(text, by string, onHint func(conn.Hint), onTakeable fu
 	}
 	h, from, err := parseHint(text)
 	switch {
-	case err != nil || h.Partition < 0 || h.Partition >= len(s.tags):
+	case err != nil || h.Partition < 0 || h.Partition >= s.conn.Partitions():
 		s.log.Warn("hint can't be read", "err", err)
 	case from != by:
 		onHint(h)
@@ -217,7 +217,7 @@ func (s *Store) ReadHints(ctx context.Context, in []int) ([]conn.Hint, error) {
 	for i, n := range in {
 		calls[i] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
 			for k, key := range []string{keys.Lanes, keys.Due, keys.Parked} {
-				heads[i][k] = p.ZRangeWithScores(ctx, s.tags[n]+key, 0, 0)
+				heads[i][k] = p.ZRangeWithScores(ctx, s.conn.Tag(n)+key, 0, 0)
 			}
 		}}
 	}
@@ -295,7 +295,7 @@ func (s *Store) Poll(ctx context.Context, all bool) (wait time.Duration, err err
 
 // Cost returns the number of commands of Poll and of StoppedLanes. Poll takes three commands for each
 // partition and one for the time.
-func (s *Store) Cost() (poll, paused int) { return 3*len(s.tags) + 1, len(s.tags) }
+func (s *Store) Cost() (poll, paused int) { return 3*s.conn.Partitions() + 1, s.conn.Partitions() }
 
 // ReadClock reads the clock of one partition.
 func (s *Store) ReadClock(ctx context.Context) error {

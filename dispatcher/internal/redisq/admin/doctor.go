@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	_ "embed" // the scripts
 	"errors"
 	"hash/maphash"
 	"time"
@@ -70,7 +69,7 @@ func newDoctor(s *projectStore, e Examination) *doctor {
 		e.Still = wait.DeadFor
 	}
 	d := &doctor{walker: walker{s: s, by: doctorName}, e: e, reported: map[Finding]bool{}, seed: maphash.MakeSeed(), wait: wait.Sleep}
-	d.out.Partitions = len(s.tags)
+	d.out.Partitions = s.conn.Partitions()
 	return d
 }
 
@@ -100,8 +99,8 @@ func (d *doctor) readKeys(ctx context.Context) error {
 
 // examinePartitions checks the keys of each partition, and then the keys of the project.
 func (d *doctor) examinePartitions(ctx context.Context) error {
-	d.lanes = make([][]string, len(d.s.tags))
-	for n := range d.s.tags {
+	d.lanes = make([][]string, d.s.conn.Partitions())
+	for n := range d.s.conn.Partitions() {
 		if err := d.examinePartition(ctx, n); err != nil {
 			return d.s.conn.InPartition(n, err)
 		}

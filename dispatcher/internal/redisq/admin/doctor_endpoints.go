@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	_ "embed" // the scripts
 	"fmt"
 	"maps"
 	"math"
@@ -14,17 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-)
-
-//go:embed lua/endpoint_index.lua
-var endpointIndexSrc string
-
-//go:embed lua/endpoint_astray.lua
-var endpointAstraySrc string
-
-var (
-	endpointIndex  = conn.NewScript("compare indexes of endpoints", endpointIndexSrc)
-	endpointAstray = conn.NewScript("check entries of endpoint indexes", endpointAstraySrc)
 )
 
 // astrayChunk is how many entries of an index one call compares. The script reads a whole
@@ -46,7 +34,7 @@ func (d *doctor) indexes(ctx context.Context) error {
 			return err
 		}
 	}
-	prefix := d.s.home() + keys.Tenant
+	prefix := d.s.conn.Tag(conn.Home) + keys.Tenant
 	for key, err := range d.matching(ctx, prefix+"*") {
 		if err == nil {
 			err = d.astray(ctx, keys.Find(keys.Tenant), strings.TrimPrefix(key, prefix))
@@ -69,12 +57,12 @@ func (d *doctor) eachEndpoint(ctx context.Context) error {
 			for _, e := range page {
 				args = append(args, d.indexOf(e.name, e.value)...)
 			}
-			a, err := d.s.conn.RunHome(ctx, endpointIndex, args...)
+			a, err := d.s.conn.RunHome(ctx, endpointIndexScript, args...)
 			if err != nil {
 				return err
 			}
 			if err := readFaults(a, func(id, kind, detail string) { d.report(-1, id, kind, detail, d.e.Fix) }); err != nil {
-				return fmt.Errorf("%s: %w", endpointIndex.Name, err)
+				return fmt.Errorf("%s: %w", endpointIndexScript.Name, err)
 			}
 		}
 	}
@@ -105,7 +93,7 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 			for _, e := range chunk {
 				args = append(args, e.name)
 			}
-			a, err := d.s.conn.RunHome(ctx, endpointAstray, args...)
+			a, err := d.s.conn.RunHome(ctx, endpointAstrayScript, args...)
 			if err != nil {
 				return err
 			}
@@ -113,7 +101,7 @@ func (d *doctor) astray(ctx context.Context, index keys.Kind, tenant string) err
 				d.report(-1, a.Text()+" in :"+strings.TrimSuffix(word+":"+tenant, ":"), "astray", "", d.e.Fix)
 			}
 			if a.Err != nil {
-				return fmt.Errorf("%s: %w", endpointAstray.Name, a.Err)
+				return fmt.Errorf("%s: %w", endpointAstrayScript.Name, a.Err)
 			}
 		}
 	}
@@ -161,7 +149,7 @@ func (d *doctor) sealed(ctx context.Context) error {
 // time.
 func (d *doctor) tally(ctx context.Context, id string, found, counted int) error {
 	return d.s.conn.At(ctx, "count endpoints by key", conn.Home, func(p redis.Pipeliner) {
-		key := d.s.home() + keys.Sealed
+		key := d.s.conn.Tag(conn.Home) + keys.Sealed
 		if counted == home.BrokenCount || found == 0 {
 			p.HDel(ctx, key, id)
 			counted = 0

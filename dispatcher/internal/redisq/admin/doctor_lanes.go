@@ -22,11 +22,11 @@ func (d *doctor) turns(ctx context.Context, n int) error {
 		args := []any{conn.Flag(d.e.Fix)}
 		for _, lane := range lanes {
 			args = append(args, lane)
-			if d.s.partition(dispatcher.Lane(lane)) != n {
+			if d.s.conn.PartitionOf(dispatcher.Lane(lane)) != n {
 				d.report(n, lane, "wrong_partition", "", false)
 			}
 		}
-		a, err := d.call(ctx, d.s.scripts.lanes, n, args...)
+		a, err := d.call(ctx, lanesScript, n, args...)
 		if err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (d *doctor) repairLimits(ctx context.Context, wrong map[string]wrongLimit) 
 				return err
 			}
 		}
-		d.report(d.s.partition(lane), id, kind, "", fix)
+		d.report(d.s.conn.PartitionOf(lane), id, kind, "", fix)
 	}
 	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/read"
 )
 
 // valuesPage is how many keys, or members of a sorted set, one call reads.
@@ -96,7 +98,7 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 
 // wrongKinds reports the keys with a wrong type, and deletes them.
 func (d *doctor) wrongKinds(ctx context.Context, n int) (found bool, err error) {
-	tag := d.s.tags[n]
+	tag := d.s.conn.Tag(n)
 	var names []string
 	for _, k := range keys.Kinds {
 		if !k.Named() {
@@ -144,12 +146,12 @@ func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) er
 		args := []any{hash.Name + of}
 		for _, e := range page {
 			if !readable[hash.Name](e.name, e.value) {
-				d.report(n, e.name, "broken_value", "in "+d.s.tags[n]+hash.Name+of, d.e.Fix)
+				d.report(n, e.name, "broken_value", "in "+d.s.conn.Tag(n)+hash.Name+of, d.e.Fix)
 				args = append(args, e.name, e.value)
 			}
 		}
 		if d.e.Fix && len(args) > 1 {
-			if _, err := d.call(ctx, d.s.scripts.values, n, args...); err != nil {
+			if _, err := d.call(ctx, valuesScript, n, args...); err != nil {
 				return err
 			}
 		}
@@ -159,7 +161,7 @@ func (d *doctor) texts(ctx context.Context, n int, hash keys.Kind, of string) er
 
 // scores reports the scores that are no valid times, and sets them to the current time.
 func (d *doctor) scores(ctx context.Context, n int, zset string) error {
-	key := d.s.tags[n] + zset
+	key := d.s.conn.Tag(n) + zset
 	spans := []*redis.ZRangeBy{
 		{Min: "-inf", Max: "(0", Count: valuesPage},
 		{Min: "(" + strconv.Itoa(conn.LatestMillis), Max: "+inf", Count: valuesPage},
@@ -188,6 +190,83 @@ func (d *doctor) scores(ctx context.Context, n int, zset string) error {
 				return err
 			}
 			more = len(list.Val()) == valuesPage
+		}
+	}
+	return nil
+}
+
+// ofTenant reports whether a list is one tenant's part of a queue.
+func ofTenant(name string) bool {
+	_, is := read.ShelfLane(name)
+	return is
+}
+
+// shelves checks the entries of the lists of deliveries. Missing entries were found by
+// the walk through the deliveries before.
+func (d *doctor) shelves(ctx context.Context, n int) error {
+	for _, name := range d.rings[n][keys.Shelf] {
+		if ofTenant(name) {
+			if err := d.judgeShelves(ctx, n, keys.Find(keys.Shelf), name); err != nil {
+				return err
+			}
+		}
+	}
+	for _, hash := range d.rings[n][keys.Tenant] {
+		if err := d.judgeShelves(ctx, n, keys.Find(keys.Tenant), hash); err != nil {
+			return err
+		}
+	}
+	for _, digits := range d.rings[n][keys.Digits] { // before the subjects that they find
+		if err := d.judgeShelves(ctx, n, keys.Find(keys.Digits), digits); err != nil {
+			return err
+		}
+	}
+	for _, hash := range d.rings[n][keys.Subject] { // before the index of subjects
+		if err := d.judgeShelves(ctx, n, keys.Find(keys.Subject), hash); err != nil {
+			return err
+		}
+	}
+	if err := d.judgeShelves(ctx, n, keys.Find(keys.Subjects), ""); err != nil {
+		return err
+	}
+	return d.judgeShelves(ctx, n, keys.Find(keys.Owners), "")
+}
+
+// judgeShelves checks the entries of one key, and removes wrong ones.
+func (d *doctor) judgeShelves(ctx context.Context, n int, k keys.Kind, of string) error {
+	for page, err := range d.pages(ctx, n, k, of, walkPage) {
+		if err != nil {
+			return err
+		}
+		names := make([]string, len(page))
+		for i, e := range page {
+			names[i] = e.name
+		}
+		if err := d.judgeNames(ctx, n, strings.Trim(k.Name, ":"), of, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeNames checks some names with the script.
+func (d *doctor) judgeNames(ctx context.Context, n int, kind, of string, names []string) error {
+	for some := range slices.Chunk(names, walkPage) {
+		args := []any{conn.Flag(d.e.Fix), kind, of}
+		for _, name := range some {
+			args = append(args, name)
+		}
+		a, err := d.call(ctx, shelvesScript, n, args...)
+		if err != nil {
+			return err
+		}
+		if err := readFaults(a, func(name, fault, detail string) {
+			if kind != "deliveries" && kind != "subjects" {
+				detail = strings.TrimSpace(kind + " " + of)
+			}
+			d.report(n, name, fault, detail, d.e.Fix)
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func ExamineLate(ctx context.Context, s *redisq.Store, e Examination, meanwhile 
 // CompareIndexes compares, and repairs, the indexes with a record as it was read.
 func CompareIndexes(ctx context.Context, s *redisq.Store, id, stored string) error {
 	d := newDoctor(newStore(s), Examination{Fix: true})
-	_, err := d.s.conn.RunHome(ctx, endpointIndex, append([]any{1}, d.indexOf(id, stored)...)...)
+	_, err := d.s.conn.RunHome(ctx, endpointIndexScript, append([]any{1}, d.indexOf(id, stored)...)...)
 	return err
 }
 
@@ -53,12 +53,15 @@ func (o RepartitionOptions) Paged(entries int) RepartitionOptions {
 }
 
 // EndpointScripts are the texts of the scripts that compare the indexes of endpoints.
-var EndpointScripts = map[string]string{"index": endpointIndexSrc, "astray": endpointAstraySrc}
+var EndpointScripts = map[string]string{"index": lua("endpoint_index"), "astray": lua("endpoint_astray")}
 
 // ScriptTexts are the texts of all scripts by their names, but for those of endpoints.
 func ScriptTexts() map[string]string {
-	s, texts := realScripts(), map[string]string{}
-	for _, sc := range []conn.Script{s.walk, s.judge, s.records, s.lanes, s.count, s.add, s.values, s.page, s.put, s.keep, s.ends, s.torn} {
+	texts := map[string]string{}
+	for _, sc := range []conn.Script{
+		walkScript, judgeScript, recordsScript, lanesScript, countScript, addScript, valuesScript, putRecordScript, shelvesScript, tornScript,
+		pageScript, putScript, keepScript, endsScript, restoreHoldScript, restoreKnownScript, restorePutScript, jobTurnScript, jobPageScript,
+	} {
 		texts[sc.Name] = sc.Text()
 	}
 	return texts

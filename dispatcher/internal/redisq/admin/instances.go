@@ -20,7 +20,7 @@ import (
 // they died between the two writes of their start.
 func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 	var about *redis.StringSliceCmd
-	err := d.s.conn.At(ctx, "read descriptions of instances", conn.Home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.home()+keys.About) })
+	err := d.s.conn.At(ctx, "read descriptions of instances", conn.Home, func(p redis.Pipeliner) { about = p.HKeys(ctx, d.s.conn.Tag(conn.Home)+keys.About) })
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (d *doctor) unmet(ctx context.Context) (map[string]bool, error) {
 func (d *doctor) archive(ctx context.Context) error {
 	var meta, about *redis.MapStringStringCmd
 	err := d.s.conn.At(ctx, "read the archive flag", conn.Home, func(p redis.Pipeliner) {
-		meta, about = d.s.conn.QueueMeta(ctx, p), p.HGetAll(ctx, d.s.home()+keys.About)
+		meta, about = d.s.conn.QueueMeta(ctx, p), p.HGetAll(ctx, d.s.conn.Tag(conn.Home)+keys.About)
 	})
 	if err != nil || !conn.ParseMeta(meta.Val()).Archive || len(about.Val()) == 0 {
 		return err
@@ -54,17 +54,17 @@ func (d *doctor) archive(ctx context.Context) error {
 	}
 	if d.e.Fix {
 		if err = d.s.conn.EndArchive(ctx); err == nil {
-			err = d.s.endArchive(ctx, len(d.s.tags))
+			err = d.s.endArchive(ctx, d.s.conn.Partitions())
 		}
 	}
-	d.report(-1, d.s.home()+keys.Meta, "unarchived", "", d.e.Fix && err == nil)
+	d.report(-1, d.s.conn.Tag(conn.Home)+keys.Meta, "unarchived", "", d.e.Fix && err == nil)
 	return err
 }
 
 // endArchive forgets how far each partition is archived. A new archive starts again.
 func (s *projectStore) endArchive(ctx context.Context, partitions int) error {
 	return s.conn.EachPartition(ctx, "end the archive", keys.Partitions(partitions), func(p redis.Pipeliner, n int) {
-		p.HDel(ctx, s.tags[n]+keys.Archive, "p", "b", "gap")
+		p.HDel(ctx, s.conn.Tag(n)+keys.Archive, "p", "b", "gap")
 	})
 }
 
@@ -83,7 +83,7 @@ func (d *doctor) forgetUnmet(ctx context.Context, before map[string]bool) error 
 	if d.e.Fix && len(names) > 0 {
 		err := d.s.conn.At(ctx, "forget descriptions of instances", conn.Home, func(p redis.Pipeliner) {
 			for some := range slices.Chunk(names, redisq.AboutAtOnce) {
-				p.HDel(ctx, d.s.home()+keys.About, some...)
+				p.HDel(ctx, d.s.conn.Tag(conn.Home)+keys.About, some...)
 			}
 		})
 		if err != nil {

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
-	_ "embed" // the scripts
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,17 +21,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
-//go:embed lua/job_put.lua
-var jobPutSrc string
-
-//go:embed lua/job_turn.lua
-var turnSrc string
-
-//go:embed lua/job_page.lua
-var jobPageSrc string
-
-var putScript = conn.NewScript("put job", jobPutSrc)
-
 // Limits on stored jobs. A live job costs one query at the start of each
 // instance, and one goroutine in its holder.
 const (
@@ -44,18 +35,11 @@ type JobStore struct {
 	queue *redisq.Store
 	conn  *conn.Client
 	home  string
-	turn  conn.Script
-	page  conn.Script
 }
 
 // NewJobStore returns a store of jobs on top of a queue.
 func NewJobStore(queue *redisq.Store) *JobStore {
-	c := queue.Conn()
-	return &JobStore{
-		queue: queue, conn: c, home: c.Tag(conn.Home),
-		turn: conn.MakeScript(c.TestClock(), "job turn", turnSrc),
-		page: conn.MakeScript(c.TestClock(), "job page", conn.PartRead, jobPageSrc),
-	}
+	return &JobStore{queue: queue, conn: queue.Conn(), home: queue.Conn().Tag(conn.Home)}
 }
 
 // jobRecord is a job as it is stored under the project's hash tag.
@@ -119,7 +103,7 @@ func (s *JobStore) Add(ctx context.Context, j *dispatcher.Job) error {
 }
 
 func (s *JobStore) put(ctx context.Context, j *dispatcher.Job, number, old string) (int64, error) {
-	r, err := s.conn.RunHome(ctx, putScript, number, old, encode(j), conn.Flag(!j.State.Ended()), mostLive)
+	r, err := s.conn.RunHome(ctx, putJobScript, number, old, encode(j), conn.Flag(!j.State.Ended()), mostLive)
 	if err != nil {
 		return 0, err
 	}
@@ -270,4 +254,179 @@ func (s *JobStore) Live(ctx context.Context) (list []dispatcher.Job, instances [
 		}
 	}
 	return list, names.Val(), nil
+}
+
+// Forget removes jobs that ended long ago. If there are still too many, it
+// removes the oldest ones.
+func (s *JobStore) Forget(ctx context.Context, now time.Time) error {
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []int64
+	for from := 0; from < len(numbers); from += readMost {
+		some := numbers[from:min(from+readMost, len(numbers))]
+		records, err := s.texts(ctx, some)
+		if err != nil {
+			return err
+		}
+		young := false
+		for i, n := range some {
+			j, err := decode(n, records[i])
+			old := err != nil || j.State.Ended() && j.EndedAt.Before(now.Add(-keptFor))
+			if old || len(numbers)-from-i > keptJobs && j.State.Ended() {
+				gone = append(gone, n)
+			} else {
+				young = true
+			}
+		}
+		if young && len(numbers)-from <= keptJobs {
+			break // later jobs began later, and a job takes hours at most
+		}
+	}
+	if len(gone) > 0 {
+		err := s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { p.HDel(ctx, s.home+keys.Jobs, fields(gone)...) })
+		if err != nil {
+			return err
+		}
+	}
+	return s.sweep(ctx)
+}
+
+// sweep removes the fields of forgotten jobs from the partitions. It reads all
+// fields, because a delivery may end after its job was forgotten.
+func (s *JobStore) sweep(ctx context.Context) error {
+	var last *redis.StringCmd
+	err := s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { last = p.HGet(ctx, s.home+keys.Jobs, "n") })
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	newest, _ := last.Int64() // jobs that are added during the run have higher numbers
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return err
+	}
+	gone := func(field string) bool {
+		word, _, _ := strings.Cut(field, " ")
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return word == SentField && len(numbers) == 0
+		}
+		_, known := slices.BinarySearch(numbers, n)
+		return n <= newest && !known
+	}
+	all := s.conn.All()
+	names := make([]*redis.StringSliceCmd, len(all)+1)
+	err = s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { names[i] = p.HKeys(ctx, s.conn.Tag(all[i])+keys.Jobs) })
+	if err != nil {
+		return err
+	}
+	err = s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { names[len(all)] = p.HKeys(ctx, s.home+keys.Jobs) })
+	if err != nil {
+		return err
+	}
+	remove := func(p redis.Pipeliner, key string, list *redis.StringSliceCmd) {
+		for some := range slices.Chunk(slices.DeleteFunc(list.Val(), func(field string) bool { return !gone(field) }), keptJobs) {
+			p.HDel(ctx, key, some...)
+		}
+	}
+	err = s.conn.EachPartition(ctx, "forget jobs", all, func(p redis.Pipeliner, i int) { remove(p, s.conn.Tag(all[i])+keys.Jobs, names[i]) })
+	if err != nil {
+		return err
+	}
+	return s.conn.At(ctx, "forget jobs", conn.Home, func(p redis.Pipeliner) { remove(p, s.home+keys.Jobs, names[len(all)]) })
+}
+
+// JobNames are a forgotten tenant and subject, with a time range.
+type JobNames struct {
+	Tenant, Subject string // empty: none; if both are set, a message must have both to be forgotten
+	Since           time.Time
+	Before          time.Time // zero: the range has no end
+	By              string    // the caller, as in scripts
+	Now             time.Time
+}
+
+// HideNames replaces forgotten names by hashes in the filters of jobs that
+// began within the time range. It stops jobs that have not ended, because with
+// hashes they would find nothing. It returns the number of changed jobs and may
+// be repeated.
+func (s *JobStore) HideNames(ctx context.Context, n JobNames) (changed int, err error) {
+	if n.Tenant == "" && n.Subject == "" {
+		return 0, nil
+	}
+	numbers, err := s.numbers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for some := range slices.Chunk(numbers, readMost) {
+		records, err := s.texts(ctx, some)
+		if err != nil {
+			return changed, err
+		}
+		for i, number := range some {
+			j, err := decode(number, records[i])
+			if err != nil || !n.hide(&j) {
+				continue // an unreadable record is removed when it is old
+			}
+			if err := s.hide(ctx, number, n); err != nil {
+				return changed, err
+			}
+			changed++
+		}
+	}
+	return changed, nil
+}
+
+// hide changes one job. It makes the partitions refuse the job's earlier turns.
+func (s *JobStore) hide(ctx context.Context, number int64, n JobNames) error {
+	ran := false
+	j, err := s.Change(ctx, number, func(j *dispatcher.Job) error {
+		n.hide(j)
+		if ran = !j.State.Ended(); ran {
+			j.Turn++
+			j.State, j.Holder, j.EndedAt = dispatcher.JobStopped, "", n.Now
+		}
+		return nil
+	})
+	if errors.Is(err, dispatcher.ErrNoJob) {
+		return nil // the job was old and is removed
+	}
+	if err == nil && ran {
+		if _, err = s.Turn(ctx, n.By, &j); errors.Is(err, dispatcher.ErrJobTurn) {
+			return nil
+		}
+	}
+	return err
+}
+
+// hide changes the filter of a job. It reports whether the filter had a
+// forgotten name.
+func (n JobNames) hide(j *dispatcher.Job) bool {
+	began := j.StartedAt
+	if began.Before(n.Since) || !n.Before.IsZero() && !began.Before(n.Before) {
+		return false
+	}
+	f := &j.Filter
+	named := false
+	switch {
+	case n.Subject == "":
+		f.Tenants, named = hidden(f.Tenants, n.Tenant)
+	case n.Tenant == "" || len(f.Tenants) == 0 || slices.Contains(f.Tenants, n.Tenant):
+		f.Subjects, named = hidden(f.Subjects, n.Subject)
+	}
+	j.Forgotten = j.Forgotten || named
+	return named
+}
+
+// hidden returns a list of names with one name replaced by its hash. A person
+// who has the name can check it by the hash.
+func hidden(names []string, name string) ([]string, bool) {
+	at := slices.Index(names, name)
+	if at < 0 {
+		return names, false
+	}
+	sum := sha256.Sum256([]byte(name))
+	names = slices.Clone(names)
+	names[at] = "sha256:" + hex.EncodeToString(sum[:])
+	return names, true
 }

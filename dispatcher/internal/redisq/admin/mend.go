@@ -84,7 +84,7 @@ func (d *doctor) mend(ctx context.Context, partitions []int) error {
 	if err := d.readKeys(ctx); err != nil {
 		return err
 	}
-	d.lanes = make([][]string, len(d.s.tags))
+	d.lanes = make([][]string, d.s.conn.Partitions())
 	for _, n := range partitions {
 		if err := d.examinePartition(ctx, n); err != nil {
 			return d.s.conn.InPartition(n, err)
@@ -102,7 +102,7 @@ const (
 
 // torn calls torn.lua: l looks, t begins to mend, e ends.
 func (d *doctor) torn(ctx context.Context, n int, what string) (state int64, err error) {
-	r := d.s.conn.Send(ctx, conn.Batch{Script: d.s.scripts.torn, By: d.by, Calls: []conn.Call{{Partition: n, Args: []any{what}}}})[0]
+	r := d.s.conn.Send(ctx, conn.Batch{Script: tornScript, By: d.by, Calls: []conn.Call{{Partition: n, Args: []any{what}}}})[0]
 	state = r.Number()
 	return state, r.Err
 }
@@ -121,10 +121,10 @@ func (d *doctor) examinePartition(ctx context.Context, n int) error {
 		d.s.conn.Mended(n)
 		return d.checkPartition(ctx, n)
 	case state == tornThere:
-		d.report(n, d.s.tags[n], "torn", "an instance repairs it now", false)
+		d.report(n, d.s.conn.Tag(n), "torn", "an instance repairs it now", false)
 		return nil
 	}
-	d.report(n, d.s.tags[n], "torn", "", d.e.Fix)
+	d.report(n, d.s.conn.Tag(n), "torn", "", d.e.Fix)
 	if !d.e.Fix {
 		return d.checkPartition(ctx, n)
 	}

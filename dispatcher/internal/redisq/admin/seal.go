@@ -29,10 +29,10 @@ const sealPage = 32
 // many were not sealed with it. fail is called for each that can't be opened.
 func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)) (sealed int, err error) {
 	s := newStore(queue)
-	for n, tag := range s.tags {
+	for n := range s.conn.Partitions() {
 		for cursor, more := "", true; more; more = cursor != "" {
 			found, next, err := s.conn.Scan(ctx, "read messages", n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
-				return p.HScan(ctx, tag+keys.Messages, at, "", sealPage)
+				return p.HScan(ctx, s.conn.Tag(n)+keys.Messages, at, "", sealPage)
 			})
 			if err != nil {
 				return sealed, err
@@ -60,7 +60,7 @@ func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail
 			calls = append(calls, conn.Call{Partition: n, Args: []any{0, found[i], found[i+1], record}})
 		}
 	}
-	for _, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.putRecord, By: doctorName, Calls: calls}) {
+	for _, r := range s.conn.Send(ctx, conn.Batch{Script: putRecordScript, By: doctorName, Calls: calls}) {
 		r.Hint()
 		sealed += int(r.Number())
 		if r.Err != nil {
@@ -81,7 +81,7 @@ type unopened struct {
 func (s *projectStore) checkHeaders(ctx context.Context, n int, ids []string, out *unopened) error {
 	for some := range slices.Chunk(ids, sealPage) {
 		var records *redis.SliceCmd
-		err := s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, s.tags[n]+keys.Messages, some...) })
+		err := s.conn.At(ctx, "read messages", n, func(p redis.Pipeliner) { records = p.HMGet(ctx, s.conn.Tag(n)+keys.Messages, some...) })
 		if err != nil {
 			return err
 		}
@@ -117,10 +117,10 @@ func SampleHeaders(ctx context.Context, queue *redisq.Store, most int) (read, me
 	s := newStore(queue)
 	w := walker{s: s, by: doctorName}
 	var found unopened
-	for n, calls := 0, 0; n < len(s.tags) && calls < sampleCalls && read < most; n++ {
+	for n, calls := 0, 0; n < s.conn.Partitions() && calls < sampleCalls && read < most; n++ {
 		for cursor, more := "0", true; more && calls < sampleCalls && read < most; more = cursor != "0" {
 			args := []any{"messages", "", cursor, samplePage}
-			a, err := w.call(ctx, s.scripts.walk, n, append(args, s.ownKeys()...)...)
+			a, err := w.call(ctx, walkScript, n, append(args, s.ownKeys()...)...)
 			if err != nil {
 				return read, found.messages, err
 			}

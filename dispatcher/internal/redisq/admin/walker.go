@@ -43,7 +43,7 @@ type located struct {
 // eachKey yields all keys of all partitions, including unknown ones. It may yield a key twice.
 // It may miss a key that is added or removed during the walk.
 func (w *walker) eachKey(ctx context.Context) iter.Seq2[located, error] {
-	prefix := "{" + w.s.project + ":"
+	prefix := "{" + w.s.conn.Project() + ":"
 	return func(yield func(located, error) bool) {
 		for key, err := range w.matching(ctx, prefix+"*") {
 			at := located{whole: key, partition: -1}
@@ -124,7 +124,7 @@ func (w *walker) entries(ctx context.Context, partition int, k keys.Kind, of str
 // readRings reads the second parts of all key names, and calls strange for each unknown
 // key, with the kind foreign_part or foreign_key.
 func (w *walker) readRings(ctx context.Context, strange func(key located, kind string)) error {
-	rings := make([]keyring, len(w.s.tags))
+	rings := make([]keyring, w.s.conn.Partitions())
 	for n := range rings {
 		rings[n] = keyring{}
 	}

@@ -116,8 +116,13 @@ func (c *Client) Tag(partition int) string {
 // Project returns the prefix of all keys.
 func (c *Client) Project() string { return c.options.Project }
 
-// TestClock reports whether scripts read the tests' clock.
-func (c *Client) TestClock() bool { return c.options.TestClock }
+// script returns a script in the form that the client runs.
+func (c *Client) script(s Script) Script {
+	if c.options.TestClock {
+		return s.OfTest()
+	}
+	return s
+}
 
 // Where returns the address without a password, for errors.
 func (c *Client) Where() string { return c.where }
@@ -157,10 +162,14 @@ func (c *Client) Load(ctx context.Context, scripts []Script) error {
 	if err != nil {
 		return err
 	}
+	of := make([]Script, len(scripts))
+	for i, sc := range scripts {
+		of[i] = c.script(sc)
+	}
 	errs := make([]error, len(masters))
 	var all sync.WaitGroup
 	for i, master := range masters {
-		all.Go(func() { errs[i] = loadMissing(ctx, master, scripts) })
+		all.Go(func() { errs[i] = loadMissing(ctx, master, of) })
 	}
 	all.Wait()
 	for _, err := range errs {

@@ -20,6 +20,9 @@ func EncodeSealed(e dispatcher.Entry, box *seal.Box) string {
 	return string(record)
 }
 
+// PruneScript prunes the text of a script.
+func PruneScript(text string) string { return prune(piecesOf(text)) }
+
 // OpenSealed is openHeaders.
 var OpenSealed = openHeaders
 

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	_ "embed" // the scripts
 	"fmt"
 	"slices"
 	"strconv"
@@ -120,10 +119,7 @@ func (c *Client) QueueMeta(ctx context.Context, p redis.Pipeliner) *redis.MapStr
 	return p.HGetAll(ctx, c.home+keys.Meta)
 }
 
-//go:embed lua/meta.lua
-var metaSrc string
-
-var metaScript = NewScript("meta", metaSrc)
+var metaScript = NewScript("meta", part("meta"))
 
 // metaChange is a change of :meta.
 type metaChange struct {
@@ -167,10 +163,7 @@ func (c *Client) writeMeta(ctx context.Context, m metaChange) error {
 	return err
 }
 
-//go:embed lua/identify.lua
-var identifySrc string
-
-var identifyScript = NewScript("identify", identifySrc)
+var identifyScript = NewScript("identify", part("identify"))
 
 // keepRandom stores a random text in a field of :meta, even if memory is full. It returns
 // the text of the instance that was first.
@@ -220,4 +213,60 @@ func (c *Client) BeginArchive(ctx context.Context) error {
 // EndArchive records that the project has no archive.
 func (c *Client) EndArchive(ctx context.Context) error {
 	return c.writeMeta(ctx, metaChange{gone: []string{metaArchive}})
+}
+
+// Mark is the progress of a repartition.
+type Mark struct {
+	From, To int
+	Phase    Phase
+}
+
+// Phase is a part of a repartition. Each may be repeated, but not after the next one has
+// begun.
+type Phase int
+
+// The phases, in order.
+const (
+	PhaseBegin Phase = iota // nothing has changed yet
+	PhaseIDs                // known ids are copied to the partitions that may need them
+	PhaseMove               // the data of lanes are moved
+	PhaseCount              // counts are written again, and leftovers removed
+)
+
+// Phases are their names.
+var Phases = [...]string{"begin", "ids", "move", "count"}
+
+// String returns the name of the phase.
+func (p Phase) String() string { return Phases[p] }
+
+// String returns the text of a mark.
+func (m Mark) String() string { return fmt.Sprintf("%d %d %s", m.From, m.To, m.Phase) }
+
+// parseMark parses the text of a mark.
+func parseMark(text string) (Mark, error) {
+	var m Mark
+	var word string
+	if _, err := fmt.Sscanf(text, "%d %d %s", &m.From, &m.To, &word); err == nil && m.From > 0 && m.To > 0 {
+		for p, name := range Phases {
+			if name == word {
+				m.Phase = Phase(p)
+				return m, nil
+			}
+		}
+	}
+	return m, fmt.Errorf("its mark of a repartition is %q, which this version does not know", text)
+}
+
+// underWay returns an error while a repartition has not ended, because some deliveries
+// are in partitions that no instance would poll.
+func underWay(meta Meta) error {
+	m, marked, err := meta.Mark()
+	if err != nil || !marked {
+		return err
+	}
+	if m.Phase == PhaseBegin {
+		return fmt.Errorf("a repartition from %d to %d partitions was begun, and moved nothing yet: wait for it, run hookladder repartition --to %d again, or give it up with --to %d",
+			m.From, m.To, m.To, m.From)
+	}
+	return fmt.Errorf("a repartition from %d to %d partitions has not ended: run hookladder repartition --to %d again", m.From, m.To, m.To)
 }

@@ -74,7 +74,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 				args = append(args, word)
 			}
 			require.NoError(t, server.Client.Do(t.Context(), args...).Err())
-			info, err := conn.NewProbe(opened, conn.ProbeOptions{}).Store(t.Context())
+			info, err := conn.NewProbe(opened, false).Store(t.Context())
 			require.NoError(t, err)
 			mustHold(t, info, "rights", c.want, c.words)
 		})

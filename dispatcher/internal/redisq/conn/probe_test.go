@@ -29,7 +29,7 @@ func newTestProbe(t *testing.T, url string, d dispatcher.Durability) (*conn.Prob
 	require.NoError(t, err)
 	c.Divide(partitions)
 	require.NoError(t, c.FindDurable(t.Context()))
-	return conn.NewProbe(c, conn.ProbeOptions{Durability: d}), c
+	return conn.NewProbe(c, false), c
 }
 
 // factsOf opens a store and asks what it says of itself.
@@ -374,7 +374,7 @@ func TestProbeOfACluster(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	c.Divide(9)
-	p := conn.NewProbe(c, conn.ProbeOptions{})
+	p := conn.NewProbe(c, false)
 	info, err := p.Store(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "cluster", info.Mode)

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	_ "embed" // the script
 	"fmt"
 	"iter"
 	"strconv"
@@ -18,10 +17,7 @@ import (
 // scan with several calls reads the id of the process with each page, in the same round
 // trip. If the process has changed, the scan starts again.
 
-//go:embed lua/which_server.lua
-var serverSrc string
-
-var serverScript = NewScript("which_server", PartServer+serverSrc)
+var serverScript = NewScript("which_server", PartServer, part("which_server"))
 
 // betweenServer separates the place and the process in a cursor.
 const betweenServer = "@"

@@ -16,18 +16,7 @@ import (
 //go:embed lua/*.lua
 var parts embed.FS
 
-// part returns the joined texts of some shared parts.
-func part(names ...string) string {
-	var b strings.Builder
-	for _, name := range names {
-		text, err := parts.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // the binary has no such part
-		}
-		b.Write(text)
-	}
-	return b.String()
-}
+var part = Texts(parts)
 
 // The shared parts. A part may only need parts above it.
 var (
@@ -60,10 +49,12 @@ var (
 )
 
 // Script is one change of state. Redis knows it by the SHA-1 of its text. The text is made when it is
-// first needed: that takes longer than most calls, and a process needs few of all scripts.
+// first needed: that takes longer than most calls, and a process needs few of all scripts. So a
+// package makes each of its scripts once, as a variable.
 type Script struct {
-	Name string // the name of the change, for errors
-	made func() madeScript
+	Name   string // the name of the change, for errors
+	made   func() madeScript
+	ofTest func() madeScript // the same with the test's clock
 }
 
 type madeScript struct{ text, sha string }
@@ -74,21 +65,26 @@ func (s Script) Text() string { return s.made().text }
 // SHA returns the SHA-1 of the text, in hexadecimal.
 func (s Script) SHA() string { return s.made().sha }
 
-// newScript returns a script whose text is made once, when it is first needed.
-func newScript(name string, text func() string) Script {
-	return Script{Name: name, made: sync.OnceValue(func() madeScript {
-		made := text()
-		sum := sha1.Sum([]byte(made))
-		return madeScript{text: made, sha: hex.EncodeToString(sum[:])}
-	})}
+// OfTest returns the script that reads the test's clock instead of the clock of Redis. A Client with
+// TestClock runs that one.
+func (s Script) OfTest() Script {
+	s.made = s.ofTest
+	return s
 }
 
-// NewScript returns a script that Redis runs as it is.
-func NewScript(name, text string) Script { return newScript(name, func() string { return text }) }
-
-// PrunedScript returns a script without what PruneScript removes.
-func PrunedScript(name, text string) Script {
-	return newScript(name, func() string { return PruneScript(text) })
+// Texts returns a function for the texts of a package's scripts. It joins the texts of some files.
+func Texts(files embed.FS) func(names ...string) string {
+	return func(names ...string) string {
+		var b strings.Builder
+		for _, name := range names {
+			text, err := files.ReadFile("lua/" + name + ".lua")
+			if err != nil {
+				panic(err) // the binary has no such script
+			}
+			b.Write(text)
+		}
+		return b.String()
+	}
 }
 
 // A test's clock also sets the ids of the entries of :attempts. If the clock steps back, the ids
@@ -110,53 +106,61 @@ const (
 		"local clock = { math.floor(given / 1000000), given % 1000000 }\n"
 )
 
-// HomeScript returns a script on the project's own keys, which share no names with the keys of a
-// partition. The first part may read the clock, as common.lua does.
-func HomeScript(ofTest bool, name string, parts ...string) Script {
-	text := strings.Join(parts, "")
-	if ofTest {
-		text = strings.Replace(text, realClock, testClock, 1)
+// newScript returns a script of some parts. build makes its text of them.
+func newScript(name string, parts []string, build func(parts []string) string) Script {
+	once := func(clock, id string) func() madeScript {
+		return sync.OnceValue(func() madeScript {
+			replace := strings.NewReplacer(realClock, clock, realID, id)
+			of := make([]string, len(parts))
+			for i, text := range parts {
+				of[i] = replace.Replace(text)
+			}
+			made := build(of)
+			sum := sha1.Sum([]byte(made))
+			return madeScript{text: made, sha: hex.EncodeToString(sum[:])}
+		})
 	}
-	return NewScript(name, text)
+	return Script{Name: name, made: once(realClock, realID), ofTest: once(testClock, testID)}
 }
 
-// MakeScript returns a script of the given parts, after the parts that all scripts share. If ofTest is
-// set, the script reads the test's clock instead of the clock of Redis.
-func MakeScript(ofTest bool, name string, parts ...string) Script {
-	return makeScript(ofTest, name, PartCommon+early+ahead, parts)
+// NewScript returns a script of some parts that Redis runs as it is.
+func NewScript(name string, parts ...string) Script { return newScript(name, parts, joinParts) }
+
+// PrunedScript returns a script of some parts without what prune removes.
+func PrunedScript(name string, parts ...string) Script { return newScript(name, parts, pruneParts) }
+
+// GuardedScript returns a pruned script that marks its partition if an error ends it after its first
+// write.
+func GuardedScript(name string, parts ...string) Script {
+	return newScript(name, parts, func(parts []string) string { return guardBegin + pruneParts(parts) + guardEnd })
+}
+
+// MakeScript returns a guarded script of the given parts, after the parts that all scripts share.
+func MakeScript(name string, parts ...string) Script {
+	return GuardedScript(name, append([]string{PartCommon, early, ahead}, parts...)...)
 }
 
 // MakeQuickScript does the same, with quick in front of most of the shared parts. A call that it answers
 // creates none of their functions and tables.
-func MakeQuickScript(ofTest bool, name string, quick Quick, parts ...string) Script {
-	return makeScript(ofTest, name, PartCommon+early+quick.whole+quick.usual+ahead, parts)
+func MakeQuickScript(name string, quick Quick, parts ...string) Script {
+	return GuardedScript(name, append([]string{PartCommon, early, quick.whole, quick.usual, ahead}, parts...)...)
 }
 
 // MakeWholeScript does the same without the part that answers usual calls. Tests compare the two.
-func MakeWholeScript(ofTest bool, name string, quick Quick, parts ...string) Script {
+func MakeWholeScript(name string, quick Quick, parts ...string) Script {
 	quick.usual = ""
-	return MakeQuickScript(ofTest, name, quick, parts...)
+	return MakeQuickScript(name, quick, parts...)
 }
 
-func makeScript(ofTest bool, name, shared string, parts []string) Script {
-	return guarded(name, func() string {
-		shared := shared
-		if ofTest {
-			shared = strings.Replace(shared, realClock, testClock, 1)
-			shared = strings.ReplaceAll(shared, realID, testID)
-		}
-		parts := append([]string{shared}, parts...)
-		text := strings.Join(parts, "")
-		kept, ok := pruned.Load(text)
-		if !ok {
-			var pieces []piece
-			for _, part := range parts {
-				pieces = append(pieces, cut(part)...)
-			}
-			kept, _ = pruned.LoadOrStore(text, prune(pieces))
-		}
-		return kept.(string)
-	})
+func joinParts(parts []string) string { return strings.Join(parts, "") }
+
+// pruneParts joins parts without what prune removes.
+func pruneParts(parts []string) string {
+	var pieces []piece
+	for _, part := range parts {
+		pieces = append(pieces, cut(part)...)
+	}
+	return prune(pieces)
 }
 
 // Redis checks the rights of the user at each command of a script, and rolls nothing back. So a
@@ -193,20 +197,8 @@ const (
 		"error(answer, 0)\n"
 )
 
-// GuardedScript returns a pruned script that marks its partition if an error ends it after its first
-// write.
-func GuardedScript(name, text string) Script {
-	return guarded(name, func() string { return PruneScript(text) })
-}
-
-func guarded(name string, text func() string) Script {
-	return newScript(name, func() string { return guardBegin + text() + guardEnd })
-}
-
-// The results for texts that are needed again: several scripts have the same parts, and each store
-// of a process needs the same scripts.
+// Several scripts have the same parts.
 var (
-	pruned sync.Map // script → the same without unused parts
 	pieced sync.Map // part → its pieces
 	worded sync.Map // text of a piece → its words, sorted, each once
 )

@@ -26,14 +26,11 @@ func (p piece) isLine() bool {
 	return p.name == "" && !names
 }
 
-// PruneScript removes comments from a script, together with unused functions and unused names of keys. If
+// prune joins the pieces of a script without comments, unused functions and unused names of keys. If
 // a word only looks like a use of a name, the name stays, so that no necessary code is removed.
 // Constants are replaced by their numbers, because Lua has no constants and a script may have few
-// locals.
-func PruneScript(text string) string { return prune(piecesOf(text)) }
-
-// prune does the same with the pieces of a script. It comes first to the functions that the script does
-// not use, because these are two thirds of its text.
+// locals. It comes first to the functions that the script does not use, because these are two thirds of
+// its text.
 func prune(pieces []piece) string {
 	return nest(sink(pruneNames(deferRare(sink(inline(usedOf(pieces)))))))
 }

@@ -26,7 +26,9 @@ var (
 )
 
 // EndpointScripts are the texts of the scripts.
-var EndpointScripts = map[string]string{"common": endpointCommonSrc, "create": createSrc, "change": changeSrc, "delete": deleteSrc, "versions": versionsSrc}
+var EndpointScripts = map[string]string{
+	"common": lua("endpoint_common"), "create": lua("endpoint_create"), "change": lua("endpoint_change"), "delete": lua("endpoint_delete"), "versions": lua("endpoint_versions"),
+}
 
 // SetMostEndpoints sets another bound until it is called again.
 func SetMostEndpoints(n int) (before int) {

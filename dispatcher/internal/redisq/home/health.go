@@ -1,21 +1,20 @@
 package home
 
 import (
-	_ "embed" // the script
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
-
-//go:embed lua/health.lua
-var addSrc string
-
-// addScript is called so rarely that it is loaded on its first call.
-var addScript = conn.NewScript("add health", addSrc)
 
 const (
 	day = 24 * time.Hour
@@ -135,4 +134,234 @@ func each(d *dispatcher.Durations) []*int64 {
 		all[i] = &d[i]
 	}
 	return all
+}
+
+const (
+	// lanesAtOnce is the number of lanes in one call of the script: 0.4 ms of Redis.
+	lanesAtOnce = 32
+	// callsAtOnce is the number of calls in one round trip. Other commands wait for at
+	// most 3 ms.
+	callsAtOnce = 8
+	// partsOfACount is above the number of calls for one count in one partition.
+	partsOfACount = 256
+	// repeatedFor is how long after a minute its count may be sent again.
+	repeatedFor = 2 * time.Hour
+)
+
+// Add adds the counts of an instance, oldest first. It returns the counts that were not
+// added, or may not have been. The caller must send these again before any newer ones.
+// Parts that were added are not added twice. If a partition or home fails, the others
+// continue.
+func (s *Health) Add(ctx context.Context, instance string, counts []dispatcher.MinuteCount) (left []dispatcher.MinuteCount, err error) {
+	a := adding{store: s, instance: instance, failed: map[int]error{}}
+	for i := range counts {
+		c := &counts[i]
+		rest := dispatcher.MinuteCount{Number: c.Number}
+		if c.Moved() && !a.addMinute(ctx, c) {
+			rest.Minute = c.Minute
+		}
+		if rest.Lanes = a.addLanes(ctx, c); rest.Moved() || len(rest.Lanes) > 0 {
+			left = append(left, rest)
+		}
+	}
+	var errs []error
+	for _, err := range a.failed {
+		errs = append(errs, err)
+	}
+	return left, errors.Join(errs...)
+}
+
+// adding is one call of Add. A partition that failed gets no newer counts.
+type adding struct {
+	store    *Health
+	instance string
+	failed   map[int]error // by partition, or conn.Home
+}
+
+// addMinute adds a minute at home, and reports whether it was added.
+func (a *adding) addMinute(ctx context.Context, c *dispatcher.MinuteCount) bool {
+	if a.failed[conn.Home] != nil {
+		return false
+	}
+	at := c.At.UTC()
+	args := args(c, 0, period{periodOf(at, day), day, keptDays, minutesOfADay})
+	args = append(args, strconv.Itoa(at.Hour()*60+at.Minute()), minuteText(&c.Minute))
+	_, err := a.store.conn.RunHome(ctx, healthScript, append([]any{a.instance, ""}, args...)...)
+	if err != nil {
+		a.failed[conn.Home] = err
+	}
+	return err == nil
+}
+
+// addLanes adds bars, and returns all bars of partitions that failed, so that a retry has
+// the same parts.
+func (a *adding) addLanes(ctx context.Context, c *dispatcher.MinuteCount) (left []dispatcher.LaneBar) {
+	bars := map[int][]dispatcher.LaneBar{}
+	for _, b := range c.Lanes {
+		n := a.store.partition(b.Lane)
+		bars[n] = append(bars[n], b)
+	}
+	for part := 0; ; part++ {
+		var calls []conn.Call
+		for n, list := range bars {
+			if from := part * lanesAtOnce; from < len(list) && a.failed[n] == nil {
+				calls = append(calls, conn.Call{Partition: n, Args: a.store.barArgs(c, part, list[from:min(from+lanesAtOnce, len(list))])})
+			}
+		}
+		if len(calls) == 0 {
+			break
+		}
+		for some := range slices.Chunk(calls, callsAtOnce) {
+			for _, done := range a.store.conn.Send(ctx, conn.Batch{Script: healthScript, By: a.instance, Calls: some}) {
+				if done.Err != nil {
+					a.failed[done.Partition] = a.store.conn.InPartition(done.Partition, done.Err)
+				}
+			}
+		}
+	}
+	for _, b := range c.Lanes {
+		if a.failed[a.store.partition(b.Lane)] != nil {
+			left = append(left, b)
+		}
+	}
+	return left
+}
+
+// barArgs returns the script's arguments for some bars of one half hour.
+func (s *Health) barArgs(c *dispatcher.MinuteCount, part int, bars []dispatcher.LaneBar) []any {
+	half := period{periodOf(bars[0].At, dispatcher.HalfHour), dispatcher.HalfHour, keptHalves, s.most}
+	args := args(c, part, half)
+	for i := range bars {
+		args = append(args, string(bars[i].Lane), barText(&bars[i].Bar))
+	}
+	return args
+}
+
+// period describes a hash to the script.
+type period struct {
+	number int64
+	length time.Duration
+	kept   int64
+	most   int // fields
+}
+
+// until returns when a hash may expire.
+func (p period) until() time.Time {
+	return timeIn(p.number+1, p.length, time.Duration(p.kept)*p.length)
+}
+
+// args returns the first arguments of the script, after the two that it ignores.
+func args(c *dispatcher.MinuteCount, part int, p period) []any {
+	forgotten := c.Number - int64(repeatedFor/time.Minute)
+	return []any{c.Number*partsOfACount + int64(part), forgotten * partsOfACount, p.number, p.kept, p.until().Unix(), p.most}
+}
+
+// BarsUntil returns when the bars of a half hour may expire. An invalid name may expire
+// at once.
+func BarsUntil(half string) time.Time {
+	number, _ := strconv.ParseInt(half, 10, 64)
+	return period{number: number, length: dispatcher.HalfHour, kept: keptHalves}.until()
+}
+
+// MostLanes is how many lanes Bars reads in one call: 4,900 bars of at most 150 bytes.
+const MostLanes = 100
+
+// Minutes returns the minutes with counts, oldest first, from the minute of since to the
+// last that began before until. It returns at most the last KeptMinutes.
+func (s *Health) Minutes(ctx context.Context, since, until time.Time) ([]dispatcher.Minute, error) {
+	if earliest := until.Add(-dispatcher.KeptMinutes); since.Before(earliest) {
+		since = earliest
+	}
+	since = since.Truncate(time.Minute)
+	type page struct {
+		period int64
+		fields []string
+		texts  *redis.SliceCmd
+	}
+	var pages []*page
+	for at := since; at.Before(until); at = at.Add(time.Minute) {
+		period := periodOf(at, day)
+		if len(pages) == 0 || pages[len(pages)-1].period != period {
+			pages = append(pages, &page{period: period})
+		}
+		last := pages[len(pages)-1]
+		last.fields = append(last.fields, strconv.FormatInt(at.Unix()/60%int64(minutesOfADay), 10))
+	}
+	if len(pages) == 0 {
+		return nil, nil
+	}
+	err := s.conn.At(ctx, "read health", conn.Home, func(p redis.Pipeliner) {
+		for _, day := range pages {
+			day.texts = p.HMGet(ctx, s.conn.Tag(conn.Home)+keys.Health+strconv.FormatInt(day.period, 10), day.fields...)
+		}
+	})
+	if err = unlessWrong(err); err != nil {
+		return nil, err
+	}
+	var found []dispatcher.Minute
+	for _, page := range pages {
+		for i, value := range conn.Value(page.texts) {
+			if text, ok := value.(string); ok {
+				minute, _ := strconv.Atoi(page.fields[i])
+				found = append(found, readMinute(text, timeIn(page.period, day, time.Duration(minute)*time.Minute)))
+			}
+		}
+	}
+	return found, nil
+}
+
+// Bars returns the bars with counts of at most MostLanes lanes, oldest first, from the
+// half hour of since, at most KeptBars and one. If some lanes of a half hour were counted
+// together, a lane without a bar gets an unsure one. If a partition can't be reached, its
+// bars are missing, and the error names it.
+func (s *Health) Bars(ctx context.Context, lanes []dispatcher.Lane, since time.Time) (map[dispatcher.Lane][]dispatcher.Bar, error) {
+	if len(lanes) > MostLanes {
+		return nil, fmt.Errorf("read health: %d lanes, at most %d", len(lanes), MostLanes)
+	}
+	first := periodOf(since, dispatcher.HalfHour)
+	shares := conn.Grouped(len(lanes), 0, func(i int) int { return s.partition(lanes[i]) })
+	calls, texts := make([]conn.Call, len(shares)), make([][keptHalves]*redis.SliceCmd, len(shares))
+	for k, share := range shares {
+		names := make([]string, 0, len(share.At)+1)
+		for _, i := range share.At {
+			names = append(names, string(lanes[i]))
+		}
+		names = append(names, string(dispatcher.OtherLanes))
+		calls[k] = conn.Call{Partition: share.Partition, Fill: func(p redis.Pipeliner) {
+			for half := range texts[k] {
+				texts[k][half] = p.HMGet(ctx, s.key(share.Partition, first+int64(half)), names...)
+			}
+		}}
+	}
+	found := make(map[dispatcher.Lane][]dispatcher.Bar, len(lanes))
+	err := s.conn.SendEach(ctx, conn.Batch{Doing: "read health", Calls: calls}, func(k int, r *conn.Call) error {
+		if err := unlessWrong(r.Err); err != nil {
+			return err
+		}
+		for half, cmd := range texts[k] {
+			values, at := conn.Value(cmd), timeIn(first+int64(half), dispatcher.HalfHour, 0)
+			if len(values) == 0 { // the key has a wrong type
+				continue
+			}
+			for i, of := range shares[k].At {
+				lane := lanes[of]
+				if text, ok := values[i].(string); ok {
+					found[lane] = append(found[lane], readBar(text, at))
+				} else if values[len(values)-1] != nil {
+					found[lane] = append(found[lane], dispatcher.Bar{At: at, Unsure: true})
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// unlessWrong returns nil for the error of a key with a wrong type, because it has no
+// statistics.
+func unlessWrong(err error) error {
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		return nil
+	}
+	return err
 }

@@ -62,7 +62,7 @@ func (s *Access) CreateLink(ctx context.Context, l dispatcher.Link, lasts time.D
 	if err != nil {
 		return "", l, fmt.Errorf("create link: %w", err)
 	}
-	r, err := s.conn.RunHome(ctx, s.createLink, l.ID, conn.ToMillis(l.CreatedAt), conn.ToMillis(l.ExpiresAt), mostLinks, tidied, text)
+	r, err := s.conn.RunHome(ctx, createLinkScript, l.ID, conn.ToMillis(l.CreatedAt), conn.ToMillis(l.ExpiresAt), mostLinks, tidied, text)
 	switch {
 	case err != nil:
 		return "", l, err
@@ -102,7 +102,7 @@ func (s *Access) Link(ctx context.Context, id string) (dispatcher.Link, error) {
 
 // read returns a link and the hash of its token.
 func (s *Access) read(ctx context.Context, all dispatcher.AccessKeys, id string) (l dispatcher.Link, hash string, err error) {
-	r, err := s.conn.RunHome(ctx, s.readLink, id)
+	r, err := s.conn.RunHome(ctx, readLinkScript, id)
 	switch {
 	case err != nil:
 		return l, "", err
@@ -176,7 +176,7 @@ func (s *Access) Links(ctx context.Context, limit int, after string) (list []dis
 		return nil, "", err
 	}
 	for range mostCalls {
-		r, err := s.conn.RunHome(ctx, s.listLinks, below, min(linkChunk, limit-len(list)))
+		r, err := s.conn.RunHome(ctx, listLinksScript, below, min(linkChunk, limit-len(list)))
 		if err != nil {
 			return nil, "", err
 		}
@@ -209,7 +209,7 @@ var linkList = dispatcher.ListName("links", nil)
 
 // RevokeLink ends a link and the sessions of all browsers that used it.
 func (s *Access) RevokeLink(ctx context.Context, id string) error {
-	r, err := s.conn.RunHome(ctx, s.revokeLink, id)
+	r, err := s.conn.RunHome(ctx, revokeLinkScript, id)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (s *Access) CountLinks(ctx context.Context, owners []string) (n int, err er
 // SpendLink counts a change by a link. If the link has made all calls of an hour, SpendLink returns
 // a wait above zero. The next call is allowed after this wait.
 func (s *Access) SpendLink(ctx context.Context, id string) (wait time.Duration, err error) {
-	r, err := s.conn.RunHome(ctx, s.spendLink, id, dispatcher.LinkCalls, spendWithin.Milliseconds())
+	r, err := s.conn.RunHome(ctx, spendLinkScript, id, dispatcher.LinkCalls, spendWithin.Milliseconds())
 	switch {
 	case err != nil:
 		return 0, err
@@ -253,6 +253,6 @@ func (s *Access) SpendLink(ctx context.Context, id string) (wait time.Duration, 
 
 // UnspendLink removes a change from the count because the change was refused.
 func (s *Access) UnspendLink(ctx context.Context, id string) error {
-	_, err := s.conn.RunHome(ctx, s.unspendLink, id)
+	_, err := s.conn.RunHome(ctx, unspendLinkScript, id)
 	return err
 }

@@ -21,12 +21,11 @@ import (
 
 // Options configure Deliveries.
 type Options struct {
-	Conn    *conn.Client
-	Scripts Scripts
-	Lanes   *LaneReader
-	Log     *LogReader
-	Shelf   *ShelfReader
-	Keep    dispatcher.Keep // Stats compares with it to report the retention
+	Conn  *conn.Client
+	Lanes *LaneReader
+	Log   *LogReader
+	Shelf *ShelfReader
+	Keep  dispatcher.Keep // Stats compares with it to report the retention
 
 	Heard  func(conn.Hint)                                     // receives the hints of Upcoming
 	Info   func(context.Context) (dispatcher.StoreInfo, error) // reads the state of the store, for Stats
@@ -35,22 +34,21 @@ type Options struct {
 
 // Deliveries queries messages and their deliveries.
 type Deliveries struct {
-	conn    *conn.Client
-	scripts Scripts
-	lanes   *LaneReader
-	proofs  *LogReader
-	shelf   *ShelfReader
-	dead    *DeadCounts
-	keep    dispatcher.Keep
-	heard   func(conn.Hint)
-	info    func(context.Context) (dispatcher.StoreInfo, error)
-	log     *slog.Logger
+	conn   *conn.Client
+	lanes  *LaneReader
+	proofs *LogReader
+	shelf  *ShelfReader
+	dead   *DeadCounts
+	keep   dispatcher.Keep
+	heard  func(conn.Hint)
+	info   func(context.Context) (dispatcher.StoreInfo, error)
+	log    *slog.Logger
 }
 
 // New returns Deliveries.
 func New(o Options) *Deliveries {
 	return &Deliveries{
-		conn: o.Conn, scripts: o.Scripts, lanes: o.Lanes, proofs: o.Log, shelf: o.Shelf,
+		conn: o.Conn, lanes: o.Lanes, proofs: o.Log, shelf: o.Shelf,
 		dead: NewDeadCounts(o.Conn, 0), keep: o.Keep, heard: o.Heard, info: o.Info, log: o.Logger,
 	}
 }

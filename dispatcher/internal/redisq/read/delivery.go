@@ -20,9 +20,9 @@ type knownDelivery struct {
 	history      []string  // newest first
 }
 
-// DecodeShelved returns a delivery from a lane's list of all its deliveries, without its
+// decodeShelved returns a delivery from a lane's list of all its deliveries, without its
 // history. It returns false for the name of no delivery, and if the message is gone.
-func DecodeShelved(e ShelfEntry) (dispatcher.Delivery, bool) {
+func decodeShelved(e ShelfEntry) (dispatcher.Delivery, bool) {
 	id := e.ID
 	if _, ok := dispatcher.ParseDeliveryID(id.String()); !ok || e.Head == "" {
 		return dispatcher.Delivery{}, false

@@ -116,7 +116,7 @@ func (s *Deliveries) readEnded(ctx context.Context, f dispatcher.EndedFilter, at
 			asked += set + " "
 		}
 	}
-	a := s.conn.Send(ctx, conn.Batch{Script: s.scripts.Ended, Calls: []conn.Call{{
+	a := s.conn.Send(ctx, conn.Batch{Script: endedScript, Calls: []conn.Call{{
 		Partition: s.conn.PartitionOf(f.Lane),
 		Args:      []any{0, string(f.Lane), asked, min(f.Limit-len(page.Deliveries), endedAtOnce), at.Score, at.Name, millisText(f.Since), millisText(f.Until)},
 	}}})[0]

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
 // Limits. One call reads lanesBatch lanes. The first call reads lanesLeast lanes of each
@@ -63,7 +66,7 @@ func (s *LaneReader) LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([
 		}
 		calls, shares = append(calls, conn.Call{Partition: share.Partition, Args: args}), append(shares, share.At)
 	}
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: lanesScript, Calls: calls}) {
 		pause, _, found, err := readLanes(r, s.failingAfter)
 		if err == nil && len(found) != len(shares[i]) {
 			err = conn.ErrReply
@@ -166,7 +169,7 @@ func (m *laneMerge) fill(ctx context.Context) error {
 			l.chunk = min(2*l.chunk, lanesBatch)
 		}
 	}
-	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: m.s.scripts.Lanes, Calls: calls}) {
+	for _, r := range m.s.conn.Send(ctx, conn.Batch{Script: lanesScript, Calls: calls}) {
 		_, more, page, err := readLanes(r, m.s.failingAfter)
 		if err != nil {
 			return fmt.Errorf("lanes: %w", err)
@@ -286,4 +289,48 @@ func readLane(a *conn.Reply, now time.Time, failingAfter time.Duration) (l known
 		st.Limit = dispatcher.WhyRate
 	}
 	return l
+}
+
+// LaneReader queries lanes.
+type LaneReader struct {
+	conn *conn.Client
+	busy *busyQuery
+
+	Pace LanePace // tests change it
+
+	failingAfter time.Duration
+}
+
+// NewLaneReader returns a LaneReader. A lane that fails for longer than failingAfter is reported as
+// failing; 0: no lane is.
+func NewLaneReader(c *conn.Client, failingAfter time.Duration) *LaneReader {
+	return &LaneReader{conn: c, busy: newBusyQuery(), Pace: usualPace, failingAfter: failingAfter}
+}
+
+// namesPage is the number of names in one call. Each has at most 2.4 KB, with the longest URL
+// and tenant, so a page has less than a MiB.
+const namesPage = 256
+
+// LaneNames returns a page of the names of lanes, one partition after the other.
+func (s *LaneReader) LaneNames(ctx context.Context, cursor string) (list []dispatcher.LaneName, next string, err error) {
+	n, at, err := s.pageOf(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next, err = s.laneNamesIn(ctx, n, at)
+	return list, s.pageAfter(n, next), s.conn.InPartition(n, err)
+}
+
+// laneNamesIn reads a page of one partition.
+func (s *LaneReader) laneNamesIn(ctx context.Context, partition int, cursor string) (list []dispatcher.LaneName, next string, err error) {
+	found, next, err := s.conn.Scan(ctx, "read lane names", partition, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
+		return p.HScan(ctx, s.conn.Tag(partition)+keys.LaneNames, at, "", namesPage)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for i := 0; i+1 < len(found); i += 2 {
+		list = append(list, dispatcher.LaneName{Lane: dispatcher.Lane(found[i]), Name: found[i+1]})
+	}
+	return list, next, nil
 }

@@ -162,7 +162,7 @@ func (b *busyQuery) page(ctx context.Context, s *LaneReader) error {
 	}
 	left := slices.Clone(b.left[len(some):])
 	var errs []error
-	for i, r := range s.conn.Send(ctx, conn.Batch{Script: s.scripts.Busy, Calls: calls}) {
+	for i, r := range s.conn.Send(ctx, conn.Batch{Script: busyScript, Calls: calls}) {
 		n := some[i]
 		next, in, err := b.read(r)
 		switch {
@@ -256,7 +256,7 @@ func (s *LaneReader) AddTop(ctx context.Context, b Busiest, st *dispatcher.Stats
 		}
 		calls[k] = conn.Call{Partition: share.Partition, Args: args}
 	}
-	err := s.conn.SendEach(ctx, conn.Batch{Script: s.scripts.Lanes, Calls: calls}, func(k int, r *conn.Call) error {
+	err := s.conn.SendEach(ctx, conn.Batch{Script: lanesScript, Calls: calls}, func(k int, r *conn.Call) error {
 		_, _, found, err := readLanes(*r, s.failingAfter)
 		if err == nil && len(found) != len(shares[k].At) {
 			err = conn.ErrReply

@@ -1,7 +1,9 @@
 package read
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -223,7 +225,7 @@ func (l *lister) args(index, of string, wanted int, after, last string) []any {
 // read sends several calls of the script in one round trip.
 func (l *lister) read(ctx context.Context, calls ...conn.Call) ([]chunk, error) {
 	chunks := make([]chunk, len(calls))
-	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.List, Calls: calls}) {
+	for i, r := range l.s.conn.Send(ctx, conn.Batch{Script: listScript, Calls: calls}) {
 		if err := l.readChunk(r, &chunks[i]); err != nil {
 			return nil, err
 		}
@@ -347,7 +349,7 @@ func (l *lister) walkBegan(ctx context.Context, goesOn bool, at listCursor) (int
 		return 0, nil
 	}
 	first := time.Time{}
-	for _, r := range l.s.conn.Send(ctx, conn.Batch{Script: l.s.scripts.List, Calls: l.s.conn.Everywhere(l.args(sectionReady, "", 1, "", ""))}) {
+	for _, r := range l.s.conn.Send(ctx, conn.Batch{Script: listScript, Calls: l.s.conn.Everywhere(l.args(sectionReady, "", 1, "", ""))}) {
 		h, _ := r.Hint()
 		if r.Err != nil {
 			return 0, l.s.conn.InPartition(r.Partition, r.Err)
@@ -395,4 +397,189 @@ func (l *lister) moved(ctx context.Context, at listCursor) (*listCursor, error) 
 		}
 	}
 	return nil, nil
+}
+
+// listCursor is the end of a page: the section, and the score and name of the last entry that
+// was read. Ready lists and marks need more, because they have no common order. Both need the
+// partition and the cursor of its scan. Ready lists need the lane, with the position as the
+// score.
+//
+// If the page ended among deliveries that wait behind an entry, the cursor has their ordering
+// key and the last score. Moved deliveries are searched in the lanes of a partition. For them
+// the cursor has the lane's ms in :known as known, and the ms of acceptance as the score.
+type listCursor struct {
+	section, lane string
+	partition     int
+	scan          uint64
+	server        string // the scan is valid only for this process
+	placed        bool   // it has only a place in the order, from a page of shelves
+	score         float64
+	name          string // empty: at the start of the section or lane
+	key           string // empty: no delivery waits behind it, or all were read
+	last          float64
+	known         string
+	began         int64 // ms when a walk of all statuses began; 0: it is another walk
+}
+
+// text returns the cursor before it is sealed.
+func (c listCursor) text() string {
+	return strings.Join([]string{
+		c.section, c.lane, strconv.Itoa(c.partition), strconv.FormatUint(c.scan, 10),
+		conn.ScoreText(c.score), c.name, c.key, conn.ScoreText(c.last), c.server, c.known, strconv.FormatInt(c.began, 10),
+	}, " ")
+}
+
+// readCursor parses the result of text.
+func readCursor(text string) (c listCursor, err error) {
+	f := strings.Split(text, " ")
+	if len(f) != 11 || !slices.Contains(sections, f[0]) {
+		return c, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+	}
+	c.section, c.lane, c.name, c.key, c.server = f[0], f[1], f[5], f[6], f[8]
+	c.known = f[9]
+	var errs [5]error
+	c.partition, errs[0] = strconv.Atoi(f[2])
+	c.scan, errs[1] = strconv.ParseUint(f[3], 10, 64)
+	c.score, errs[2] = strconv.ParseFloat(f[4], 64)
+	c.last, errs[3] = strconv.ParseFloat(f[7], 64)
+	c.began, errs[4] = strconv.ParseInt(f[10], 10, 64)
+	for _, err := range errs {
+		if err != nil || c.partition < 0 || c.began < 0 || c.score != c.score || c.last != c.last {
+			return listCursor{}, fmt.Errorf("%w: %q", dispatcher.ErrCursor, text)
+		}
+	}
+	return c, nil
+}
+
+// placeOrCursor parses a cursor, or the place of a page that was read from shelves.
+func placeOrCursor(f *dispatcher.Filter, sealed []byte) (at listCursor, err error) {
+	var text string
+	if json.Unmarshal(sealed, &text) == nil {
+		return readCursor(text)
+	}
+	var place dispatcher.EndPlace
+	if err := json.Unmarshal(sealed, &place); err != nil {
+		return at, fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	at = listCursor{section: sectionEnded, score: conn.ToScore(place.At), name: place.ID, placed: true}
+	switch {
+	case f.Order == dispatcher.OrderDue:
+		at.section = sectionDue
+	case f.Part == dispatcher.PartUnfinished:
+		at.section = unfinished[0]
+	}
+	return at, nil
+}
+
+// anyPlace returns the place of a cursor among ends or next attempts; nil: it has none.
+func (c listCursor) anyPlace() *dispatcher.EndPlace {
+	if c.name == "" {
+		return nil
+	}
+	return &dispatcher.EndPlace{At: conn.FromScore(c.score), ID: c.name}
+}
+
+// goesOn stores the process of a partition's server that replied. It reports whether the
+// cursor's scan is from that process, or at its start. If not, the cursor returns to the
+// start, and the section returns some deliveries again.
+func goesOn(at *listCursor, server string) bool {
+	same := at.server == server || at.scan == 0 && at.lane == "" && at.name == ""
+	if !same {
+		*at = listCursor{section: at.section, partition: at.partition}
+	}
+	at.server = server
+	return same
+}
+
+// listAt returns the start of a page.
+func (s *Deliveries) listAt(ctx context.Context, f *dispatcher.Filter) (at listCursor, err error) {
+	switch {
+	case f.Part == dispatcher.PartEnded && f.From != nil:
+		return listCursor{section: sectionEnded, score: conn.ToScore(f.From.At), name: cmp.Or(f.From.ID, "\x00")}, nil
+	case f.Cursor == "":
+		return at, nil
+	}
+	var sealed json.RawMessage
+	if err = s.conn.Cursors().Open(ctx, ShelfListOf(*f), f.Cursor, &sealed); err == nil {
+		at, err = placeOrCursor(f, sealed)
+	}
+	if err == nil && (!slices.Contains(sectionsOf(f), at.section) || at.partition >= s.conn.Partitions()) {
+		err = fmt.Errorf("%w: %q", dispatcher.ErrCursor, f.Cursor)
+	}
+	return at, err
+}
+
+// place returns the place of a cursor among the ends, or nil for a cursor of another section.
+func (c listCursor) place() *dispatcher.EndPlace {
+	if c.section != sectionEnded {
+		return nil
+	}
+	return &dispatcher.EndPlace{At: conn.FromScore(c.score), ID: c.name}
+}
+
+// millisOf returns the first whole ms that is not before t.
+func millisOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
+// shelved reads a page of a list of some lanes, tenants or subjects, from their index. If the
+// index is too large, or too large to sort, it reads by status. With few lanes, a name of
+// another lane then costs no more. A list by status continues by status until its end, because
+// the two orders have different places.
+func (s *Deliveries) shelved(ctx context.Context, f dispatcher.Filter) (page dispatcher.Page, err error) {
+	at, err := s.listAt(ctx, &f)
+	if err != nil {
+		return page, err
+	}
+	if f.Cursor != "" && !at.placed {
+		return s.listOf(ctx, f)
+	}
+	if f.Order != dispatcher.OrderAccepted {
+		var whole bool
+		if page, whole, err = s.shelf.Whole(ctx, f, at.anyPlace()); whole || err != nil && !errors.Is(err, ErrMore) {
+			return page, err
+		}
+		return s.listOf(ctx, f)
+	}
+	page, err = s.shelf.Accepted(ctx, f)
+	switch {
+	case !errors.Is(err, ErrMore):
+		return page, err
+	case f.Cursor != "" || f.From != nil:
+		return page, fmt.Errorf("%w: %w", dispatcher.ErrCursor, err)
+	}
+	return s.listOf(ctx, f)
+}
+
+// List returns a page. It returns an error if a part of the queue that may have more entries
+// was emptied, unless the filter requests the remaining ones.
+func (s *Deliveries) List(ctx context.Context, f dispatcher.Filter) (dispatcher.Page, error) {
+	read := s.listOf
+	if f.Order != "" && f.OfSome() {
+		read = s.shelved
+	}
+	if f.Left {
+		return read(ctx, f)
+	}
+	err := s.conn.LostOf(f.Lanes)
+	var page dispatcher.Page
+	if err == nil {
+		page, err = read(ctx, f)
+	}
+	if err == nil && len(page.Deliveries) == 0 && page.Next == "" {
+		err = s.conn.IntactOf(ctx, f.Lanes)
+	}
+	if conn.IsLoss(err) {
+		return dispatcher.Page{}, fmt.Errorf("list: %w", err)
+	}
+	return page, err
+}
+
+// ListPlace returns the place after which a page of a list by acceptance begins; nil: at the
+// newest.
+func (s *Deliveries) ListPlace(ctx context.Context, f dispatcher.Filter) (*dispatcher.EndPlace, error) {
+	return s.shelf.ListPlace(ctx, f)
+}
+
+// ListCursor returns the cursor for such a list after a place.
+func (s *Deliveries) ListCursor(ctx context.Context, f dispatcher.Filter, at dispatcher.EndPlace) (string, error) {
+	return s.shelf.ListCursor(ctx, f, at)
 }

@@ -1,53 +1,33 @@
 package read
 
 import (
-	_ "embed" // the scripts
+	"embed"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
 
-//go:embed lua/look.lua
-var lookSrc string
+//go:embed lua/*.lua
+var files embed.FS
 
-//go:embed lua/stand.lua
-var standSrc string
+var lua = conn.Texts(files)
 
-//go:embed lua/digests.lua
-var digestsSrc string
+// The scripts that query messages, deliveries and lanes.
+var (
+	lookScript       = conn.MakeScript("look", conn.PartRead, lua("look"))
+	standScript      = conn.MakeScript("stand", conn.PartRead, lua("stand"))
+	listScript       = conn.MakeScript("list", conn.PartRead, conn.PartServer, lua("list"))
+	readyLanesScript = conn.MakeScript("ready_lanes", conn.PartRead, conn.PartServer, lua("ready_lanes"))
+	endedScript      = conn.MakeScript("ended", conn.PartRead, lua("ended"))
+	upcomingScript   = conn.MakeScript("upcoming", lua("upcoming"))
+	lanesScript      = conn.MakeScript("lanes", conn.PartRead, lua("lanes"))
+	busyScript       = conn.MakeScript("busy_lanes", conn.PartRead, conn.PartServer, lua("busy_lanes"))
+	shelfScript      = conn.MakeScript("shelf", conn.PartRead, lua("shelf"))
+	subjectsScript   = conn.MakeScript("subjects", lua("subjects"))
 
-//go:embed lua/list.lua
-var listSrc string
+	DigestsScript = conn.MakeScript("digests", lua("digests")) // DigestsScript is called before schedule writes anything.
+)
 
-//go:embed lua/ready_lanes.lua
-var readyLanesSrc string
-
-//go:embed lua/ended.lua
-var endedSrc string
-
-//go:embed lua/upcoming.lua
-var upcomingSrc string
-
-// Scripts are the scripts that query messages and deliveries.
-type Scripts struct {
-	Look, Stand, Digests, List, ReadyLanes, Ended, Upcoming conn.Script
-}
-
-// NewScripts returns the scripts. If given is set, they use the test's clock instead of the
-// clock of Redis.
-func NewScripts(given bool) Scripts {
-	make := func(name string, parts ...string) conn.Script { return conn.MakeScript(given, name, parts...) }
-	return Scripts{
-		Look:       make("look", conn.PartRead, lookSrc),
-		Stand:      make("stand", conn.PartRead, standSrc),
-		Digests:    make("digests", digestsSrc),
-		List:       make("list", conn.PartRead, conn.PartServer, listSrc),
-		ReadyLanes: make("ready_lanes", conn.PartRead, conn.PartServer, readyLanesSrc),
-		Ended:      make("ended", conn.PartRead, endedSrc),
-		Upcoming:   make("upcoming", upcomingSrc),
-	}
-}
-
-// All returns all scripts.
-func (c *Scripts) All() []conn.Script {
-	return []conn.Script{c.Look, c.Stand, c.Digests, c.List, c.ReadyLanes, c.Ended, c.Upcoming}
+// Scripts are those that are loaded when a store opens.
+var Scripts = []conn.Script{
+	lookScript, standScript, DigestsScript, listScript, readyLanesScript, endedScript, upcomingScript, lanesScript, busyScript,
 }

@@ -1,5 +1,23 @@
 package read
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
+)
+
 // :of:<lane> is a sorted set of message ids by ms of acceptance. A delivery
 // exists if and only if it is in this set: its record is longer than a digest,
 // and names its lane as not gone. The score is the time in the record. So no
@@ -11,24 +29,6 @@ package read
 // The state is read in the same script as the names, because a delivery could
 // move between two scripts. A place in the list is a ms, a lane of the filter
 // and an id.
-
-import (
-	"context"
-	_ "embed" // the script
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
-
-	"github.com/hookladder/hookladder/dispatcher"
-	"github.com/hookladder/hookladder/dispatcher/internal/input"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
-	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
-)
-
-//go:embed lua/shelf.lua
-var shelfSrc string
 
 // Limits on one page, in units of some 0.35 µs of Redis. A name with its state
 // costs 10 µs, a name that is passed over because it was not attempted 1, a record
@@ -69,34 +69,11 @@ type ShelfEntry struct {
 	Newest   string    // of its history; empty: none
 }
 
-// ShelfOptions are the parts of the store that a ShelfReader needs.
-type ShelfOptions struct {
-	Conn *conn.Client
-	// Names returns the number of instances that may have leases, then their
-	// names.
-	Names func(context.Context) ([]any, error)
-	// Decode makes a delivery from an entry. It reports false if the entry
-	// can't be read.
-	Decode func(ShelfEntry) (dispatcher.Delivery, bool)
-}
-
 // ShelfReader reads the lists.
-type ShelfReader struct {
-	o      ShelfOptions
-	conn   *conn.Client
-	script conn.Script
-
-	subjects conn.Script
-}
+type ShelfReader struct{ conn *conn.Client }
 
 // NewShelfReader returns a ShelfReader.
-func NewShelfReader(o ShelfOptions) *ShelfReader {
-	test := o.Conn.TestClock()
-	return &ShelfReader{
-		o: o, conn: o.Conn,
-		script: conn.MakeScript(test, "shelf", conn.PartRead, shelfSrc), subjects: conn.MakeScript(test, "subjects", subjectsSrc),
-	}
-}
+func NewShelfReader(c *conn.Client) *ShelfReader { return &ShelfReader{conn: c} }
 
 // one is an entry that the filter selects.
 type one struct {
@@ -202,7 +179,7 @@ type query struct {
 func (r *ShelfReader) query(ctx context.Context, f dispatcher.Filter, from place) (query, error) {
 	q := query{f: f, shelves: groups(f.Lanes, r.conn.Partitions())}
 	var err error
-	if q.names, err = r.o.Names(ctx); err == nil {
+	if q.names, err = InstanceNames(ctx, r.conn); err == nil {
 		err = r.findMessages(ctx, &q, from)
 	}
 	if err != nil || len(f.Tenants) == 0 || q.bySubject {
@@ -242,7 +219,7 @@ func (r *ShelfReader) read(ctx context.Context, q *query, p *listing) (parts []l
 		p.cost += shelfCostOfScript + shelfCostOfLane*len(calls[i].Args)
 		calls[i].Args = slices.Concat(args, calls[i].Args)
 	}
-	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.script, Calls: calls}) {
+	for _, a := range r.conn.Send(ctx, conn.Batch{Script: shelfScript, Calls: calls}) {
 		a.Hint()
 		one, err := r.readPart(&a.Reply, f, p)
 		if err != nil {
@@ -276,7 +253,7 @@ func (r *ShelfReader) readPart(a *conn.Reply, f dispatcher.Filter, p *listing) (
 	out.reached = place{At: a.Time(), ID: a.Text()}
 	for a.More() {
 		e := readEntry(a)
-		if d, ok := r.o.Decode(e); ok && f.Matches(&d, timeOf(f.Order, &d)) {
+		if d, ok := decodeShelved(e); ok && f.Matches(&d, timeOf(f.Order, &d)) {
 			out.entries = append(out.entries, one{at: place{At: e.Accepted, ID: e.ID.String()}, d: d})
 		}
 	}
@@ -369,4 +346,177 @@ func millis(t time.Time) string {
 		return ""
 	}
 	return strconv.FormatInt(ceil(t).UnixMilli(), 10)
+}
+
+// wholeMost is the size of shelves that are read whole for a page in another
+// order than by acceptance. A delivery takes 16 µs at most, so this is 16 ms of
+// Redis.
+const wholeMost = 1000
+
+// timeOf returns the time of a delivery in an order.
+func timeOf(order dispatcher.Order, d *dispatcher.Delivery) time.Time {
+	switch order {
+	case dispatcher.OrderEnded:
+		return d.Ended
+	case dispatcher.OrderDue:
+		return d.Due
+	}
+	return d.Created
+}
+
+// Whole returns a page in the order of the ends or of the next attempts, from
+// the shelves of a filter. It reports false if the shelves are too large. Then
+// the index of the statuses has this order, with the same pages and places.
+func (r *ShelfReader) Whole(ctx context.Context, f dispatcher.Filter, from *dispatcher.EndPlace) (page dispatcher.Page, ok bool, err error) {
+	q, err := r.query(ctx, f, place{})
+	if err != nil {
+		return page, false, err
+	}
+	if ok = !q.older; !q.bySubject {
+		ok, err = r.fits(ctx, q.shelves)
+	}
+	if !ok || err != nil {
+		return page, false, err
+	}
+	f.Limit = input.PageSize(f.Limit, input.MaxPage)
+	p := listing{more: true}
+	q.f.Limit = math.MaxInt32
+	for p.more {
+		parts, err := r.read(ctx, &q, &p)
+		if err != nil {
+			return page, false, fmt.Errorf("list: %w", err)
+		}
+		p.join(parts, q.f.Limit)
+	}
+	behind := func(d dispatcher.Delivery) bool {
+		return from == nil || orderOf(f.Order, placeIn(f.Order, &d), *from) > 0
+	}
+	list := slices.DeleteFunc(p.Deliveries, func(d dispatcher.Delivery) bool { return !inPart(f.Part, &d) || !behind(d) })
+	slices.SortFunc(list, func(a, b dispatcher.Delivery) int {
+		return orderOf(f.Order, placeIn(f.Order, &a), placeIn(f.Order, &b))
+	})
+	page.LookedAt, page.Deliveries = p.LookedAt, list
+	if len(list) > f.Limit {
+		page.Deliveries = list[:f.Limit]
+		last := placeIn(f.Order, &list[f.Limit-1])
+		page.Reached = &last
+		page.Next, err = r.ListCursor(ctx, f, last)
+	}
+	return page, true, err
+}
+
+// fits reports whether shelves may be read whole.
+func (r *ShelfReader) fits(ctx context.Context, shelves map[int][]string) (bool, error) {
+	var calls []conn.Call
+	var sizes []*redis.IntCmd
+	for n, names := range shelves {
+		if len(sizes)+len(names) > wholeMost {
+			return false, nil
+		}
+		begin := len(sizes)
+		sizes = append(sizes, make([]*redis.IntCmd, len(names))...)
+		calls = append(calls, conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+			for i, name := range names {
+				sizes[begin+i] = p.ZCard(ctx, r.conn.Tag(n)+keys.Shelf+name)
+			}
+		}})
+	}
+	for _, a := range r.conn.Send(ctx, conn.Batch{Doing: "read sizes of shelves", Calls: calls}) {
+		if a.Err != nil {
+			return false, r.conn.InPartition(a.Partition, a.Err)
+		}
+	}
+	all := int64(0)
+	for _, size := range sizes {
+		all += size.Val()
+	}
+	return all <= wholeMost, nil
+}
+
+// inPart reports whether a delivery is in a part of the list.
+func inPart(part dispatcher.ListPart, d *dispatcher.Delivery) bool {
+	return part == dispatcher.PartAll || d.Ended.IsZero() == (part == dispatcher.PartUnfinished)
+}
+
+// placeIn returns the place of a delivery in an order. An ended delivery that
+// has not moved yet has no end time and comes before all others.
+func placeIn(order dispatcher.Order, d *dispatcher.Delivery) place {
+	at := timeOf(order, d)
+	if order == dispatcher.OrderEnded && at.IsZero() {
+		at = conn.FromMillis(conn.LatestMillis)
+	}
+	return place{At: at, ID: d.ID.String()}
+}
+
+// orderOf compares places in an order.
+func orderOf(order dispatcher.Order, a, b place) int {
+	if order == dispatcher.OrderDue {
+		return a.Compare(b)
+	}
+	return b.Compare(a)
+}
+
+// Limits on the shelves that one call reads. A name has 35 characters at most.
+// So one reply of Redis has 700 KiB at most, and takes 2 ms.
+const (
+	shelvesMost = 20_000 // of all tenants together
+	leastEach   = 64     // of each tenant and partition, if the filter has many tenants
+)
+
+// ErrMore reports that tenants have more shelves than one call reads.
+var ErrMore = errors.New("too many destinations to look through")
+
+// ShelfLane returns the lane of a shelf. The shelf of a tenant in a queue has ~ and
+// a hash of 16 characters after the lane. A lane has 16 characters at most, so it
+// can't be mistaken for such a shelf.
+func ShelfLane(shelf string) (lane string, ofTenant bool) {
+	if at := len(shelf) - hashLength - 1; at > 0 && shelf[at] == '~' {
+		return shelf[:at], true
+	}
+	return shelf, false
+}
+
+// hashLength is the length of the hash of a tenant.
+const hashLength = 16
+
+// Shelves returns the names of the shelves of tenants, by partition. Such a
+// shelf has deliveries, which may have ended. A shelf is a lane. In a queue,
+// which mixes tenants, it is the part of one tenant: <lane>~<hash of the
+// tenant>. All partitions are read in one round trip, at most 20,000 names in
+// all. If there are more, it returns the names that it read with ErrMore.
+func (r *ShelfReader) Shelves(ctx context.Context, tenants []string) (map[int][]string, error) {
+	tenants = slices.Compact(slices.Sorted(slices.Values(tenants)))
+	tenants = slices.DeleteFunc(tenants, func(tenant string) bool { return tenant == "" })
+	if len(tenants) == 0 {
+		return nil, nil
+	}
+	partitions := r.conn.Partitions()
+	most := max(shelvesMost/len(tenants)/max(partitions/4, 1), leastEach) // lanes are spread over the partitions, if not evenly
+	read, calls := make([]*redis.StringSliceCmd, partitions*len(tenants)), make([]conn.Call, partitions)
+	for n := range calls {
+		calls[n] = conn.Call{Partition: n, Fill: func(p redis.Pipeliner) {
+			for i, tenant := range tenants {
+				read[n*len(tenants)+i] = p.ZRange(ctx, r.conn.Tag(n)+keys.Tenant+r.conn.TenantHash(tenant), 0, int64(most))
+			}
+		}}
+	}
+	for _, a := range r.conn.Send(ctx, conn.Batch{Doing: "read shelves", Calls: calls}) {
+		if a.Err != nil {
+			return nil, r.conn.InPartition(a.Partition, a.Err)
+		}
+	}
+	shelves, all, more := map[int][]string{}, 0, false
+	for i, names := range read {
+		list := names.Val()
+		fits := min(len(list), most, shelvesMost-all)
+		more = more || fits < len(list)
+		if fits > 0 {
+			shelves[i/len(tenants)] = append(shelves[i/len(tenants)], list[:fits]...)
+		}
+		all += fits
+	}
+	if more {
+		return shelves, fmt.Errorf("more than %d: %w", all, ErrMore)
+	}
+	return shelves, nil
 }

@@ -154,7 +154,7 @@ func (st *stander) ask(ctx context.Context, todo []standing) (left []standing) {
 		}
 		calls[k] = conn.Call{Partition: t.partition, Args: args}
 	}
-	for k, r := range st.s.conn.Send(ctx, conn.Batch{Script: st.s.scripts.Stand, Calls: calls}) {
+	for k, r := range st.s.conn.Send(ctx, conn.Batch{Script: standScript, Calls: calls}) {
 		t := todo[k]
 		if err := st.read(&t, r); err != nil {
 			for _, i := range t.entries {

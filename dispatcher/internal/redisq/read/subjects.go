@@ -3,7 +3,6 @@ package read
 import (
 	"cmp"
 	"context"
-	_ "embed" // the script
 	"fmt"
 	"maps"
 	"slices"
@@ -14,9 +13,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
 )
-
-//go:embed lua/subjects.lua
-var subjectsSrc string
 
 // Limits on the messages that one call finds by their subjects. One call of the
 // script searches for tokensAtOnce tokens. It returns 4,000 ids at most, which
@@ -80,7 +76,7 @@ func (r *ShelfReader) newestAbout(ctx context.Context, tokens []any, by time.Tim
 		calls = append(calls, r.conn.Everywhere(append([]any{most + 1, millis(by)}, some...))...)
 	}
 	all := map[string]SubjectMessage{}
-	for _, a := range r.conn.Send(ctx, conn.Batch{Script: r.subjects, Calls: calls}) {
+	for _, a := range r.conn.Send(ctx, conn.Batch{Script: subjectsScript, Calls: calls}) {
 		a.Hint()
 		for a.More() {
 			one := SubjectMessage{ID: a.Text(), At: a.Time()}

@@ -168,6 +168,15 @@ func (q *endsQuery) chunk(ctx context.Context, s *session, m month) (more bool, 
 	if err != nil {
 		return false, err
 	}
+	return q.take(ctx, s, events, len(events) == limit, m)
+}
+
+// take adds the matching ends of a chunk to the page. full: there may be more events behind them. Their
+// messages are mostly not newer than the month m. It reports whether there may be more ends.
+func (q *endsQuery) take(ctx context.Context, s *session, events []archive.Event, full bool, m month) (more bool, err error) {
+	if len(events) == 0 {
+		return false, nil
+	}
 	q.page.LookedAt += len(events)
 	var some []archive.End
 	for i := range events {
@@ -182,18 +191,28 @@ func (q *endsQuery) chunk(ctx context.Context, s *session, m month) (more bool, 
 	if err != nil {
 		return false, err
 	}
-	if len(events) > 0 {
-		last := archive.End{Event: events[len(events)-1]}
-		place := last.Place()
-		q.behind, more = &place, len(events) == limit
-	}
+	place := q.placeOf(&events[len(events)-1])
 	if left := q.f.Limit - len(q.page.Ends); len(some) > left {
-		some = some[:left]
-		place := some[left-1].Place()
-		q.behind, more = &place, true
+		some, full = some[:left], true
+		place = q.placeOf(&some[left-1].Event)
+	}
+	q.behind = &place
+	for i := range some {
+		if q.f.Accepted {
+			some[i].Created = some[i].Accepted // a later message may have the same id
+		}
 	}
 	q.page.Ends = append(q.page.Ends, some...)
-	return more, s.fillAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
+	return full, s.fillAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
+}
+
+// placeOf returns the place of an end in the order of the page.
+func (q *endsQuery) placeOf(e *archive.Event) dispatcher.EndPlace {
+	at := e.At
+	if q.f.Accepted {
+		at = e.Accepted
+	}
+	return dispatcher.EndPlace{At: at, ID: e.ID.String()}
 }
 
 func (q *endsQuery) matches(e *archive.Event) bool {
@@ -322,11 +341,6 @@ func (s *session) fillAttempts(ctx context.Context, some []archive.End) error {
 	return err
 }
 
-// acceptedPlace returns the place of an end in the order of acceptance.
-func acceptedPlace(e *archive.Event) dispatcher.EndPlace {
-	return dispatcher.EndPlace{At: e.Accepted, ID: e.ID.String()}
-}
-
 // readAccepted reads a page ordered by acceptance, over all months at once, because a
 // delivery may end in a later month than its message was accepted in.
 func (q *endsQuery) readAccepted(ctx context.Context, s *session) error {
@@ -366,30 +380,5 @@ func (q *endsQuery) acceptedChunk(ctx context.Context, s *session) (more bool, e
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
-	q.page.LookedAt += len(events)
-	some := make([]archive.End, 0, len(events))
-	for i := range events {
-		if q.matches(&events[i]) {
-			some = append(some, archive.End{Event: events[i]})
-		}
-	}
-	since, err := s.fillMessages(ctx, some, monthOf(events[0].Accepted))
-	if err == nil {
-		some, err = s.newest(ctx, some, since)
-	}
-	if err != nil {
-		return false, err
-	}
-	place := acceptedPlace(&events[len(events)-1])
-	q.behind, more = &place, len(events) == limit
-	if left := q.f.Limit - len(q.page.Ends); len(some) > left {
-		some = some[:left]
-		place = acceptedPlace(&some[left-1].Event)
-		more = true
-	}
-	for i := range some {
-		some[i].Created = some[i].Accepted // a later message may have the same id
-	}
-	q.page.Ends = append(q.page.Ends, some...)
-	return more, s.fillAttempts(ctx, q.page.Ends[len(q.page.Ends)-len(some):])
+	return q.take(ctx, s, events, len(events) == limit, monthOf(events[0].Accepted))
 }

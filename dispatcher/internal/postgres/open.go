@@ -100,47 +100,31 @@ func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.walks = append(r.walks, walk)
 }
 
-// openRow is a row of the table open that a walk found. Its message has the head.
-type openRow struct {
-	*archive.Open
-	partition int
-	seen      int64
-	body      []byte
-}
-
-// encode writes the columns of openColumns, seen, head and body.
-func (r *openRow) encode(b *rowBuffer) {
-	b.row(17)
-	b.text(r.ID.Message)
-	b.text(string(r.ID.Lane))
-	b.int2(r.partition)
-	b.text(r.Epoch)
-	b.time(r.Created)
-	b.int8(r.Pos)
-	b.timeIf(r.Due)
-	b.int4(r.Attempts)
-	b.int4(r.Base)
-	b.int4(r.Beside)
-	b.timeIf(r.Asked)
-	b.textIf(r.Topic)
-	b.textIf(r.Tenant)
-	b.textIf(r.Subject)
-	b.int8(r.seen)
-	b.null()
-	b.blobIf(r.body)
-}
-
-// fromArrays selects rows for the table open from arrays.
+// fromArrays selects rows for the table open from arrays. A page of a walk may have a delivery twice.
 const fromArrays = `
 insert into hookladder.open (` + openColumns + `, seen, head, body)
-select ` + openColumns + `, seen, head, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
+select distinct on (id, lane) ` + openColumns + `, seen, head, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
   $7::timestamptz[], $8::int[], $9::int[], $10::int[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::bigint[],
   $16::bytea[], $17::bytea[]) as new (` + openColumns + `, seen, head, body)
 `
 
-func (s *session) putOpen(ctx context.Context, r *openArrays, conflict string) error {
-	return s.exec(ctx, fromArrays+conflict, r.ids, r.lanes, r.partitions, r.epochs, r.created, r.pos,
-		r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.heads, r.bodies)
+// putOpen writes n deliveries into the table open. row returns one of them, with its partition and
+// with the walk that has seen it. conflict is what happens to a delivery that is there.
+func (c *copier) putOpen(ctx context.Context, n int, row func(i int) (o archive.Open, partition int, walk int64), conflict string) error {
+	name := func(i int) string { o, _, _ := row(i); return o.ID.String() }
+	return c.eachRow(ctx, "hookladder.open", n, name, func(from, to int) error {
+		var r openArrays
+		for i := from; i < to; i++ {
+			o, partition, walk := row(i)
+			o.Head = nil // the message has it
+			if c.archive.bodies == bodiesAll {
+				o.Body = nil
+			}
+			r.add(&o, partition, walk)
+		}
+		return c.session.exec(ctx, fromArrays+conflict, r.ids, r.lanes, r.partitions, r.epochs, r.created, r.pos,
+			r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.heads, r.bodies)
+	})
 }
 
 // changeOpen updates the columns that the log changes.
@@ -153,27 +137,10 @@ on conflict (id, lane) do update set
 // keepOpen writes the deliveries that began or changed and have not finished.
 func (c *copier) keepOpen(ctx context.Context) error {
 	open := c.folded.Open
-	if len(open) == 0 {
-		return nil
-	}
-	put := func(from, to int) error {
-		var rows openArrays
-		for i := range open[from:to] {
-			o := &open[from+i]
-			o.Head = nil // the message has it
-			if c.archive.bodies == bodiesAll {
-				o.Body = nil
-			}
-			rows.add(o, c.partitions[o.Epoch], c.archive.walks[o.Epoch])
-		}
-		return c.session.putOpen(ctx, &rows, changeOpen)
-	}
-	if !c.careful {
-		return put(0, len(open))
-	}
-	return c.halves(ctx, 0, len(open), put, func(i int, err error) {
-		c.session.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", "hookladder.open", "id", open[i].ID.String(), "err", err)
-	})
+	return c.putOpen(ctx, len(open), func(i int) (archive.Open, int, int64) {
+		epoch := open[i].Epoch
+		return open[i], c.partitions[epoch], c.archive.walks[epoch]
+	}, changeOpen)
 }
 
 // keepBodies copies the bodies of messages with a dead delivery to table message, if only

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ const (
 // dispatcher/outbox. It has one connection for relaying and one for notifications. A connection
 // that failed is replaced.
 //
-// Relay runs one transaction: lock the relay's row, read due rows (outbox_read.go), call the
+// Relay runs one transaction: lock the relay's row, read due rows, call the
 // relay, and delete, reject or delay the rows. State, Sleep and Wait are for the time when
 // there is nothing to relay.
 type Outbox struct {
@@ -356,4 +358,118 @@ func outboxError(err error) error {
 		return errors.Join(dispatcher.ErrOutboxData, err)
 	}
 	return err
+}
+
+// readDue reads rows that are due.
+func (o *Outbox) readDue(ctx context.Context, tx pgx.Tx, query string, values ...any) ([]dispatcher.OutboxRow, error) {
+	rows, err := tx.Query(ctx, query, values...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r dispatcher.OutboxRow, err error) {
+		var age float64
+		var key *string
+		err = row.Scan(&r.Seq, &r.ID, &r.Message, &r.Body, &age, &key)
+		if r.Age = seconds(age); key != nil {
+			r.Key = *key
+		}
+		return r, err
+	})
+}
+
+const (
+	// singlyMost limits a batch that is read row by row, each in its own savepoint.
+	singlyMost = 50
+	// unreadableWait is the delay of a row that could not be read. An operator has to fix
+	// it.
+	unreadableWait = time.Minute
+)
+
+// readSingly reads rows one by one, so that an unreadable row does not block the others.
+func (o *Outbox) readSingly(ctx context.Context, tx pgx.Tx, most int) (all []dispatcher.OutboxRow, unreadable []int64, err error) {
+	rows, err := tx.Query(ctx, `select seq from hookladder_outbox
+where retry_at is null or retry_at <= now() or not isfinite(retry_at) order by seq limit $1 for update skip locked`, min(most, singlyMost))
+	if err != nil {
+		return nil, nil, err
+	}
+	due, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, nil, err
+	}
+	bytes := 0
+	for _, seq := range due {
+		if bytes >= batchBytes {
+			break
+		}
+		point, err := tx.Begin(ctx) // a savepoint
+		if err != nil {
+			return nil, nil, err
+		}
+		one, err := o.readDue(ctx, point, readOne, seq, o.most)
+		if err == nil {
+			err = point.Commit(ctx)
+		} else if errors.Is(outboxError(err), dispatcher.ErrOutboxData) {
+			unreadable = append(unreadable, seq)
+			err = point.Rollback(ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range one {
+			all, bytes = append(all, r), bytes+len(r.Message)+len(r.Body)
+		}
+	}
+	return all, unreadable, nil
+}
+
+var (
+	tableOf    = regexp.MustCompile(`(?s)create table if not exists (hookladder_\w+) \(\n(.*?)\n\)`)
+	columnOf   = regexp.MustCompile(`(?m)^    (\w+) `)
+	functionOf = regexp.MustCompile(`(?s)create or replace function (hookladder_\w+)\(.*?as \$\$(.*?)\$\$`)
+)
+
+// Differences compares the tables and functions of the outbox with a schema. It returns a clause
+// for each one that is missing or different, and writes nothing.
+func (o *Outbox) Differences(ctx context.Context, schema string) (found []string, err error) {
+	conn, err := o.connect(ctx, &o.work)
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range tableOf.FindAllStringSubmatch(schema, -1) {
+		have, err := queryTexts(ctx, conn, `select attname::text from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped`, table[1])
+		if err != nil {
+			return nil, err
+		}
+		if len(have) == 0 {
+			found = append(found, "the table "+table[1]+" is missing")
+			continue
+		}
+		for _, column := range columnOf.FindAllStringSubmatch(table[2], -1) {
+			if !slices.Contains(have, column[1]) {
+				found = append(found, fmt.Sprintf("the table %s has no column %s", table[1], column[1]))
+			}
+		}
+	}
+	for _, function := range functionOf.FindAllStringSubmatch(schema, -1) {
+		have, err := queryTexts(ctx, conn, `select prosrc from pg_proc where proname = $1 and pg_function_is_visible(oid)`, function[1])
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case len(have) == 0:
+			found = append(found, "the function "+function[1]+" is missing")
+		case !slices.ContainsFunc(have, func(text string) bool { return strings.TrimSpace(text) == strings.TrimSpace(function[2]) }):
+			found = append(found, "the function "+function[1]+" is another one")
+		}
+	}
+	return found, nil
+}
+
+// queryTexts runs a query of one column.
+func queryTexts(ctx context.Context, conn *pgx.Conn, query, of string) ([]string, error) {
+	rows, err := conn.Query(ctx, query, of)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

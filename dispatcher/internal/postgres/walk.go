@@ -48,15 +48,7 @@ func (c *copier) see(ctx context.Context, w archive.Walk, page []archive.Open) e
 	if err := c.seeMessages(ctx, page); err != nil {
 		return err
 	}
-	rows := make([]openRow, len(page))
-	for i := range page {
-		o := &page[i]
-		rows[i] = openRow{Open: o, partition: w.Partition, seen: w.Name}
-		if c.archive.bodies != bodiesAll {
-			rows[i].body = o.Body
-		}
-	}
-	return c.copySeen(ctx, rows)
+	return c.putOpen(ctx, len(page), func(i int) (archive.Open, int, int64) { return page[i], w.Partition, w.Name }, sawOpen)
 }
 
 // saveWalk checks that the instance owns the walk's partition, and stores the walk's
@@ -96,35 +88,6 @@ func (c *copier) seeMessages(ctx context.Context, page []archive.Open) error {
 		}
 	}
 	return c.copyMessages(ctx)
-}
-
-// copySeen writes the deliveries of a page and marks known ones as seen.
-func (c *copier) copySeen(ctx context.Context, rows []openRow) error {
-	const columns = openColumns + ", seen, head, body"
-	s := c.session
-	if err := s.exec(ctx, "create temp table walked on commit drop as select "+columns+" from hookladder.open where false"); err != nil {
-		return err
-	}
-	put := func(from, to int) error {
-		err := c.archive.copyIn(ctx, s, "walked", columns, func(b *rowBuffer) {
-			for i := from; i < to; i++ {
-				rows[i].encode(b)
-			}
-		})
-		if err == nil {
-			err = s.exec(ctx, "insert into hookladder.open ("+columns+") select distinct on (id, lane) "+columns+" from walked"+sawOpen)
-		}
-		if err == nil && c.careful {
-			err = s.exec(ctx, "truncate walked")
-		}
-		return err
-	}
-	if !c.careful {
-		return put(0, len(rows))
-	}
-	return c.halves(ctx, 0, len(rows), put, func(i int, err error) {
-		s.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", "hookladder.open", "id", rows[i].ID.String(), "err", err)
-	})
 }
 
 // ofStore selects rows that the walked store has or had: rows of its epoch, and rows of

@@ -225,12 +225,24 @@ func (c *copier) insertRows(ctx context.Context, t tableRows, written *int) erro
 		}
 		return err
 	}
-	if err := c.halves(ctx, 0, t.rows, put, func(i int, err error) {
-		s.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", t.table, "id", t.name(i), "err", err)
-	}); err != nil {
+	if err := c.eachRow(ctx, t.table, t.rows, t.name, put); err != nil {
 		return err
 	}
 	return s.exec(ctx, "drop table incoming")
+}
+
+// eachRow calls put for n rows of a table. In careful mode it skips rows that the table rejects, and
+// logs them by their names.
+func (c *copier) eachRow(ctx context.Context, table string, n int, name func(i int) string, put func(from, to int) error) error {
+	switch {
+	case n == 0:
+		return nil
+	case !c.careful:
+		return put(0, n)
+	}
+	return c.halves(ctx, 0, n, put, func(i int, err error) {
+		c.session.log.ErrorContext(ctx, "the archive rejected a row, which is skipped", "table", table, "id", name(i), "err", err)
+	})
 }
 
 // halves calls put for a range of rows. If a row is invalid it splits the range in halves,

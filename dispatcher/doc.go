@@ -47,7 +47,7 @@
 //	bodies.go    reads large bodies first
 //	workers.go   bounds how many attempts run at once
 //	attempt.go   makes an attempt and judges the response (route.go: URL, signer and headers of a delivery)
-//	settle.go    records the outcome (settle_stalled.go: outcomes that could not be recorded at once)
+//	settle.go    records the outcome, and keeps what could not be recorded at once
 //
 // queue.go has the methods of the store that the stages call. lease.go knows the leases of
 // this instance and of its takers, and returns those whose response was lost. beat.go keeps
@@ -55,11 +55,11 @@
 // old deliveries. run.go starts and stops these parts in order.
 //
 // The endpoints are in internal/endpoints. register.go makes and changes them,
-// cache.go caches them, and fanout.go finds the endpoints that match a topic. versions.go
+// cache.go caches them, and finds the endpoints that match a topic. versions.go
 // checks before an attempt that lane and endpoint agree. pause.go and tenants.go pause and
-// resume lanes. repair.go is the loop in the background: it gives up failing destinations
-// (giveup.go), completes changes that an instance left unfinished (compare.go), and ends the
-// deliveries of disabled and deleted lanes (sweep.go).
+// resume lanes. repair.go is the loop in the background: it gives up failing destinations,
+// completes changes that an instance left unfinished, and ends the deliveries of disabled and
+// deleted lanes.
 //
 // None of these packages speaks Redis or SQL, or serves HTTP: those are adapters
 // below internal, and package app joins them.

@@ -47,7 +47,7 @@ const (
 var files = []string{
 	redisqFolder + "/lua/*.lua", redisqFolder + "/conn/lua/*.lua", redisqFolder + "/admin/lua/job_*.lua",
 	redisqFolder + "/claim.go", redisqFolder + "/settle.go", redisqFolder + "/reap.go",
-	engineFolder + "/settle.go", engineFolder + "/settle_stalled.go", engineFolder + "/take.go",
+	engineFolder + "/settle.go", engineFolder + "/take.go",
 	engineFolder + "/reap.go", engineFolder + "/lease.go",
 }
 

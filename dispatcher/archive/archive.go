@@ -1,6 +1,6 @@
 // Package archive keeps a durable copy of every message, every attempt with its proof, and the
 // unfinished deliveries. It copies the store's log into the archive, queries both, and restores a
-// lost store. It knows no technology: its ports are in ports.go and find.go.
+// lost store. It knows no technology: its ports are in ports.go.
 //
 // Package app runs one Archiver in each instance. A pass does the following:
 //   - lease partitions of the archive (Archive.Lease),

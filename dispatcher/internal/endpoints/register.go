@@ -333,7 +333,7 @@ func (r *Registry) logDisabled(ctx context.Context, e *dispatcher.Endpoint, was 
 }
 
 // notify publishes a notice if an endpoint is disabled. An instance may do so again (see
-// compare.go), because the key is made of the stored endpoint, so equal notices are stored
+// repair.go), because the key is made of the stored endpoint, so equal notices are stored
 // once.
 func (r *Registry) notify(e *dispatcher.Endpoint) {
 	if !e.Disabled {

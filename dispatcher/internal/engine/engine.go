@@ -5,13 +5,12 @@
 // pull endpoints, which are never called (takers.go). takers_take.go leases deliveries to a
 // caller, and lets it wait for some. It does not poll the store meanwhile. The store publishes
 // which lanes have deliveries, and each time one of the waiting callers takes.
-// takers_settle.go records the outcomes of callers. takers_lease.go encodes the name of a
-// lease. Leases are bound to no instance, so another instance may settle them.
+// takers_settle.go records the outcomes of callers. Leases are bound to no instance, so another instance may settle them.
 //
 // A Tail shows people the log of attempts as it grows (tail.go). It reads the log for all
 // followers of an instance, and only while there are any. It passes on the lines as a chain of
 // stretches: each follower reads along it at its own pace, and one that falls too far behind
-// is dropped. tail_follow.go is a follower's side.
+// is dropped.
 //
 // A Ticker does all due work inside one call, for a program that runs only from time to time
 // (ticks.go). A scheduler makes the calls. Between two calls nothing runs, or the process is

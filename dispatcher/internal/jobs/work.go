@@ -352,3 +352,155 @@ func (w *jobWorker) freeSlot() {
 		<-w.slots
 	}
 }
+
+// cancel cancels unfinished deliveries. A delivery may move to a list that was read before,
+// for example if its attempt fails. So all lists are read again, until there is nothing more
+// to cancel.
+func (w *jobWorker) cancel(ctx context.Context) error {
+	for {
+		before := w.sum().Done
+		if err := w.cancelOnce(ctx); err != nil {
+			return err
+		}
+		if w.sum().Done == before {
+			break
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(w.parts)) {
+		if err := w.writePart(ctx, n, func(part *dispatcher.JobPart) { part.Ended = true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cancelOnce reads the list of all unfinished deliveries once.
+func (w *jobWorker) cancelOnce(ctx context.Context) error {
+	f := w.job.Filter
+	for f.Limit = listPage; ; {
+		page, err := w.jobs.o.List(ctx, f)
+		if err != nil {
+			return err
+		}
+		in := map[int][]dispatcher.DeliveryID{}
+		for i := range page.Deliveries {
+			id := page.Deliveries[i].ID
+			n := w.store.Part(id.Lane)
+			in[n] = append(in[n], id)
+		}
+		for _, n := range slices.Sorted(maps.Keys(in)) {
+			for some := range slices.Chunk(in[n], stepMost) {
+				if _, err := w.steps(ctx, dispatcher.JobStep{Part: n}, some, nil); err != nil {
+					return err
+				}
+			}
+		}
+		w.changed = time.Now() // full lanes do not matter to it
+		if err := w.reportState(ctx); err != nil {
+			return err
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// probedMost is the maximum number of lanes of one part that a holder probes. The store has
+// the same limit.
+const probedMost = 4096
+
+// probe sends the first delivery of each lane, regardless of the rate. The store records that
+// delivery, and reports the lane as full until it has ended. So the next holder may probe
+// again. A lane that is full now is probed when the job reads its deliveries.
+func (w *jobWorker) probe(ctx context.Context) error {
+	if !w.job.Probe {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(w.parts)) {
+		if w.parts[n].Ended {
+			continue
+		}
+		if err := w.probePart(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *jobWorker) probePart(ctx context.Context, n int) error {
+	seen := map[dispatcher.Lane]bool{}
+	var probed []dispatcher.Lane
+	at := dispatcher.JobAt{Part: n, Since: w.parts[n].Since}
+	for more := true; more && len(seen) < probedMost; {
+		page, err := w.store.Page(ctx, &w.job, at, probed)
+		if err != nil {
+			return err
+		}
+		var first []dispatcher.DeliveryID
+		for i := range page.Deliveries {
+			id := page.Deliveries[i].ID
+			if seen[id.Lane] {
+				continue
+			}
+			seen[id.Lane] = true
+			if first = append(first, id); len(probed) < fullMost {
+				probed = append(probed, id.Lane)
+			}
+		}
+		for some := range slices.Chunk(first, stepMost) {
+			if err := w.step(ctx, dispatcher.JobStep{Part: n, Status: page.Status, IDs: some}, nil); err != nil {
+				return err
+			}
+		}
+		at.Cursor, more = page.Cursor, page.More
+	}
+	return nil
+}
+
+// pace limits the deliveries that a job changes to its rate.
+type pace struct {
+	interval time.Duration // between two; 0: no limit
+	next     time.Time     // time of the next change
+	now      func() time.Time
+}
+
+// paceSteps is the maximum number of steps per second of a job with a rate. Large steps cost
+// the store less, and small ones are smooth.
+const paceSteps = 20
+
+func newPace(r dispatcher.Rate) pace {
+	return pace{interval: r.Interval(), now: time.Now}
+}
+
+// may returns how many of some deliveries may be changed now: all, unless the rate allows
+// fewer.
+func (p *pace) may(some int) int {
+	if p.interval == 0 {
+		return some
+	}
+	now := p.now()
+	if now.Before(p.next) {
+		return 0
+	}
+	// A step makes up for missed time, up to twice its size.
+	batch := max(1, int(time.Second/paceSteps/p.interval))
+	if missed := int(now.Sub(p.next) / p.interval); !p.next.IsZero() && missed > batch {
+		batch = min(missed, 2*batch)
+	}
+	return min(some, batch)
+}
+
+// wait returns the time until the next change.
+func (p *pace) wait() time.Duration { return max(p.next.Sub(p.now()), time.Millisecond) }
+
+// made counts changes.
+func (p *pace) made(n int) {
+	if p.interval == 0 || n == 0 {
+		return
+	}
+	now := p.now()
+	if late := now.Add(-2 * time.Second / paceSteps); p.next.Before(late) {
+		p.next = late // it makes up for no more
+	}
+	p.next = p.next.Add(time.Duration(n) * p.interval)
+}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,29 +77,4 @@ func TestRetryOfAFanOutTellsWhichItLeft(t *testing.T) {
 	require.Equal(t, "delivered", after.History[0].Outcome)
 	require.Equal(t, 1, after.History[0].Attempt)
 	close(h.release)
-}
-
-func TestWhatHasExpiredIsNotRetried(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	i := w.serve()
-	_, err := i.PauseLane(t.Context(), w.receiver.URL(0), "")
-	require.NoError(t, err)
-	i.expiring(wire.Message{ID: "late", URL: w.receiver.URL(0)}, 500*time.Millisecond)
-	eventually(t, "it has expired", func() bool {
-		_, err := i.Retry(t.Context(), "late", "")
-		return problemOf(t, err).Type == "/problems/expired" // and ready until then
-	})
-	_, err = i.ResumeLane(t.Context(), w.receiver.URL(0), "")
-	require.NoError(t, err)
-	require.Equal(t, "expired", i.until("late", "dead").DeadReason)
-	_, err = i.Retry(t.Context(), "late", w.receiver.URL(0))
-	p := problemOf(t, err)
-	require.Equal(t, http.StatusConflict, p.Status)
-	require.Contains(t, p.Detail, "publish it anew under another id")
-	require.Equal(t, "expired", p.Deliveries[0].Why)
-	got := mustRun(t, []string{"HOOKLADDER_URL=" + i.URL}, "", "retry", "late")
-	require.Equal(t, exitFailed, got.code)
-	require.Contains(t, got.out, "it has expired; publish it anew under another id")
-	require.Empty(t, w.receiver.arrivals("late"))
 }

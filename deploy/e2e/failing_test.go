@@ -3,9 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -15,35 +12,19 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-// hopeless is how many deliveries wait for a receiver without a success.
-// FAILING_TEST_DELIVERIES sets another number, as 100000.
-func hopeless(t *testing.T) int {
-	n, err := strconv.Atoi(os.Getenv("FAILING_TEST_DELIVERIES"))
-	if err != nil {
-		return 3000
-	}
-	t.Log("deliveries:", n)
-	return n
-}
-
-// memory logs how much Redis uses, and how much of it the keys of lanes take.
-func (w *world) memory(when string) (waiting int) {
+// waitingBytes is the memory of Redis that the keys of what waits take.
+func (w *world) waitingBytes() (sum int) {
 	w.t.Helper()
-	info, err := w.rdb.Info(w.t.Context(), "memory").Result()
-	require.NoError(w.t, err)
-	_, used, _ := strings.Cut(info, "used_memory_human:")
-	used, _, _ = strings.Cut(used, "\r")
-	keys, err := w.rdb.Keys(w.t.Context(), "*:ready:*").Result()
-	require.NoError(w.t, err)
-	due, err := w.rdb.Keys(w.t.Context(), "*:due").Result()
-	require.NoError(w.t, err)
-	for _, key := range append(keys, due...) {
-		bytes, err := w.rdb.MemoryUsage(w.t.Context(), key, 0).Result()
+	for _, pattern := range []string{"*:ready:*", "*:due"} {
+		keys, err := w.rdb.Keys(w.t.Context(), pattern).Result()
 		require.NoError(w.t, err)
-		waiting += int(bytes)
+		for _, key := range keys {
+			bytes, err := w.rdb.MemoryUsage(w.t.Context(), key, 0).Result()
+			require.NoError(w.t, err)
+			sum += int(bytes)
+		}
 	}
-	w.t.Logf("%s: %s, %d bytes of it for what waits", when, used, waiting)
-	return waiting
+	return sum
 }
 
 // A receiver without a success for too long holds nothing any more: its endpoint is
@@ -62,21 +43,18 @@ func TestAnEndpointThatAnsweredNobodyForTooLongIsGivenUpAndReplayed(t *testing.T
 		}
 		took[id]++
 	})
-	n := hopeless(t)
 	i := w.serve("DISABLE_AFTER=3s", "FAILING_AFTER=1s", "BREAKER=5/1s", "DEAD_MAX=250000")
 	view := i.endpoint("/shop", wire.Endpoint{Tenant: "shop", Topics: []string{"*"}})
 	_, err := i.PauseEndpoint(t.Context(), view.ID)
 	require.NoError(t, err)
-	const batch = 1000
-	for from := 0; from < n; from += batch {
-		messages := make([]wire.Message, min(batch, n-from))
-		for m := range messages {
-			messages[m] = wire.Message{ID: fmt.Sprintf("m-%06d", from+m), Topic: "t", Tenant: "shop", Body: []byte("1")}
-		}
-		_, err := i.PublishBatch(t.Context(), messages)
-		require.NoError(t, err)
+	const n = 1000
+	messages := make([]wire.Message, n)
+	for m := range messages {
+		messages[m] = wire.Message{ID: fmt.Sprintf("m-%06d", m), Topic: "t", Tenant: "shop", Body: []byte("1")}
 	}
-	waiting := w.memory("all wait")
+	_, err = i.PublishBatch(t.Context(), messages)
+	require.NoError(t, err)
+	waiting := w.waitingBytes()
 	_, err = i.ResumeEndpoint(t.Context(), view.ID)
 	require.NoError(t, err)
 	eventually(t, "the endpoint is disabled", func() bool {
@@ -87,7 +65,7 @@ func TestAnEndpointThatAnsweredNobodyForTooLongIsGivenUpAndReplayed(t *testing.T
 	require.False(t, view.FailingSince.IsZero())
 	i.says("destination failing")
 	i.counts("nothing waits", func(s wire.Stats) bool { return s.Counts["dead"] == int64(n) })
-	require.Less(t, w.memory("it is given up"), waiting/2+1000)
+	require.Less(t, w.waitingBytes(), waiting/2+1000)
 	audit, err := i.Audit(t.Context(), client.AuditFilter{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"endpoint.disable", "system", view.ID}, []string{audit.Data[0].What, audit.Data[0].By, audit.Data[0].Target})
@@ -106,7 +84,6 @@ func TestAnEndpointThatAnsweredNobodyForTooLongIsGivenUpAndReplayed(t *testing.T
 	})
 	require.Equal(t, []int{n, n, 0}, []int{job.Matched, job.Done, job.Failed})
 	i.counts("all are delivered", func(s wire.Stats) bool { return s.Counts["delivered"] == int64(n) })
-	w.memory("all are delivered")
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, took, n)

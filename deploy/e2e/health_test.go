@@ -15,7 +15,7 @@ import (
 func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	i := w.serve("LISTEN=off", "METRICS_LISTEN=127.0.0.1:0")
+	i := w.serve(append(archived(pgtest.New(t)), "LISTEN=off", "METRICS_LISTEN=127.0.0.1:0")...)
 	i.troubled = true
 	res, text := i.call("GET", "/healthz", "", nil)
 	require.Equal(t, http.StatusOK, res.StatusCode)
@@ -27,6 +27,7 @@ func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &ready))
 	require.Equal(t, "ready", ready.Status)
 	require.NotNil(t, ready.Store, "there are no keys, and only this host can ask")
+	require.Contains(t, text, `"archive"`)
 	res, _ = i.call("GET", "/v1/stats", "", nil)
 	require.Equal(t, http.StatusNotFound, res.StatusCode, "nothing else is there")
 
@@ -41,16 +42,6 @@ func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode, "it is alive")
 	i.Kill()
 	require.Equal(t, exitUnreachable, mustRun(t, env, "", "ping").code)
-}
-
-func TestADispatcherWithoutAnAPIReportsItsArchive(t *testing.T) {
-	t.Parallel()
-	i := newWorld(t).serve(append(archived(pgtest.New(t)), "LISTEN=off", "METRICS_LISTEN=127.0.0.1:0")...)
-	_, text := i.call("GET", "/readyz", "", nil)
-	var ready wire.Ready
-	require.NoError(t, json.Unmarshal([]byte(text), &ready))
-	require.NotNil(t, ready.Store, text)
-	require.Contains(t, text, `"archive"`)
 }
 
 func TestAReadyzThatStrangersReachTellsThemWhetherAndNoMore(t *testing.T) {

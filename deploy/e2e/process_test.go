@@ -76,34 +76,6 @@ func TestHungDestinationsDelayNoOther(t *testing.T) {
 	require.GreaterOrEqual(t, s.InFlight, int64(hung), "they still hang")
 }
 
-func TestAfterALoadOnlyWhatShouldBeIsLeftInRedis(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	i := w.serve("LOG_LEVEL=info")
-	c := startCallers(16, 0, i)
-	c.goOn(400)
-	all := c.end()
-	w.receiver.arrived(all)
-	w.counted(i)
-	w.receiver.once()
-	require.Zero(t, i.stop())
-	keys := slices.DeleteFunc(w.keys(), func(k string) bool { return strings.HasPrefix(k, "health:") }) // one a half hour
-	shelved := 0
-	keys = slices.DeleteFunc(keys, func(k string) bool { // one for each lane, with all its deliveries
-		if strings.HasPrefix(k, "of:") {
-			shelved += int(w.rdb.ZCard(t.Context(), "{default:0}:"+k).Val())
-		}
-		return strings.HasPrefix(k, "of:")
-	})
-	require.Equal(t, []string{"added", "attempts", "counts", "done", "in", "known", "lane", "limits", "messages", "names"}, keys)
-	require.Equal(t, len(all), shelved)
-	require.Equal(t, map[string]string{"delivered": fmt.Sprint(len(all))}, w.rdb.HGetAll(t.Context(), "{default:0}:counts").Val())
-	for lane, state := range w.rdb.HGetAll(t.Context(), "{default:0}:in").Val() {
-		require.Equal(t, "0 0", state, lane)
-	}
-	require.Empty(t, w.names())
-}
-
 func TestWhatBecameDueWhileNobodyRanIsAttemptedAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

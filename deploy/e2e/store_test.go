@@ -1,10 +1,8 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,43 +66,6 @@ func TestAFullRedisIsAnsweredWith503AndLosesNothing(t *testing.T) {
 	}
 	_, came := w.receiver.ids()
 	require.Equal(t, len(taken), came)
-}
-
-// Whatever the end, nothing of a delivery outlives its time: no record, no
-// history. That it ended stays counted.
-func TestWhatIsOldIsForgotten(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, id string, n int) {
-		if id == "dies" || id == "climbs" && n < 3 {
-			rw.WriteHeader(http.StatusInternalServerError)
-		}
-	})
-	i := w.serve("LADDER=10ms,10ms", "RETENTION=1s", "DEAD_RETENTION=1s", "GUARD_INTERVAL=1s")
-	for _, id := range []string{"plain", "climbs", "dies", "cancelled"} {
-		m := wire.Message{ID: id, URL: w.receiver.URL(0)}
-		if id == "cancelled" {
-			m.Delay = hour
-		}
-		i.publish(m)
-	}
-	_, err := i.Cancel(t.Context(), "cancelled", "")
-	require.NoError(t, err)
-	eventually(t, "all is forgotten", func() bool {
-		return w.rdb.HLen(context.WithoutCancel(t.Context()), "{default:0}:messages").Val() == 0
-	})
-	require.Len(t, w.receiver.arrivals("climbs"), 3)
-	require.Len(t, w.receiver.arrivals("dies"), 3)
-	_, err = i.Message(t.Context(), "dies")
-	require.Equal(t, http.StatusNotFound, problemOf(t, err).Status)
-	kept := slices.DeleteFunc(w.keys(), func(key string) bool { // figures, which instances add when a half hour begins meanwhile
-		return key == "added" || strings.HasPrefix(key, "health:")
-	})
-	require.Equal(t, []string{"archive", "attempts", "ends", "failures", "known", "lane", "limits", "names"}, kept, "how many ended stays counted, by reason, and how far the log was cut")
-
-	again := i.send("plain")
-	require.False(t, again.Duplicate, "its id is forgotten too")
-	w.receiver.wait("plain", 2)
 }
 
 // Memory becomes full while two instances work. Only accepting stops: what is

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -220,6 +221,27 @@ func (i *instance) call(method, path, body string, header http.Header) (*http.Re
 	text, err := io.ReadAll(res.Body)
 	require.NoError(i.t, errors.Join(err, res.Body.Close()))
 	return res, string(text)
+}
+
+var asJSON = http.Header{"Content-Type": {"application/json"}}
+
+// refusedWith calls and wants a problem of a type; it answers the problem.
+func (i *instance) refusedWith(status int, word, method, path, body string) wire.Problem {
+	i.t.Helper()
+	res, text := i.call(method, path, body, asJSON.Clone())
+	require.Equal(i.t, status, res.StatusCode, text)
+	var p wire.Problem
+	require.NoError(i.t, json.Unmarshal([]byte(text), &p), text)
+	require.Equal(i.t, "/problems/"+word, p.Type, text)
+	return p
+}
+
+// answered calls and reads the answer into to.
+func (i *instance) answered(status int, to any, method, path, body string) {
+	i.t.Helper()
+	res, text := i.call(method, path, body, asJSON.Clone())
+	require.Equal(i.t, status, res.StatusCode, text)
+	require.NoError(i.t, json.Unmarshal([]byte(text), to), text)
 }
 
 // metrics are its figures as it tells them.

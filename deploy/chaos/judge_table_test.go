@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,13 +62,16 @@ func twice(p plot, second float64) *message {
 	return m
 }
 
-// rows has one for each thing that must not happen, and beside it one for what
-// looks like it and may.
-var rows = []struct {
+// row is a history, and what the judge has to find in it.
+type row struct {
 	name  string
 	plot  func(p plot)
 	finds string // the complaint, or the cause of a duplicate; empty: neither
-}{
+}
+
+// rows has one for each thing that must not happen, and beside it one for what
+// looks like it and may.
+var rows = []row{
 	{"what was accepted and arrived is well", func(p plot) {
 		p.message("m", yes(0, 0.1)).arrivals = []*arrival{comes("a1", 1, 0.2, 200)}
 	}, ""},
@@ -328,7 +332,7 @@ var rows = []struct {
 }
 
 func TestTheJudge(t *testing.T) {
-	for _, row := range rows {
+	for _, row := range slices.Concat(rows, ownedRows) {
 		t.Run(row.name, func(t *testing.T) {
 			p := plot{newHistory()}.lanes()
 			row.plot(p)

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,11 +70,7 @@ func (p plot) cancelledAt(seconds float64) {
 
 // ownedRows has one row for each wrong state of an endpoint, and for each wrong answer that something
 // is not there.
-var ownedRows = []struct {
-	name  string
-	plot  func(p plot)
-	finds string
-}{
+var ownedRows = []row{
 	{"it is as last set", func(p plot) { p.endpoint() }, ""},
 	{"it is not there", func(p plot) { p.endpoint().seen = nil }, changedBack},
 	{"it was deleted and is there", func(p plot) { p.endpoint().exists.to = at(30) }, changedBack},
@@ -238,24 +233,6 @@ var ownedRows = []struct {
 		twice(p, 60)
 		p.history.losses = []*loss{{span: span{at(30), at(40)}, reported: true}}
 	}, unexplained},
-}
-
-func TestTheJudgeOfEndpointsAndLosses(t *testing.T) {
-	for _, row := range ownedRows {
-		t.Run(row.name, func(t *testing.T) {
-			p := plot{newHistory()}.lanes()
-			row.plot(p)
-			found := judged(p.history, []time.Duration{time.Second, 2 * time.Second})
-			var all []string
-			for _, c := range found.complaints {
-				all = append(all, c.what)
-			}
-			for cause := range found.duplicates {
-				all = append(all, cause)
-			}
-			require.Equal(t, row.finds, strings.Join(all, ", "), "%v", found.complaints)
-		})
-	}
 }
 
 // A call whose answer was lost may have made the change that the next call finds done.

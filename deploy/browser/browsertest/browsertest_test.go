@@ -62,6 +62,8 @@ func newSite(t *testing.T) string {
 	html("/wide", `<table><tr><td>`+wide+`</td></tr></table>`)
 	page("/laptop", "text/html", `<!doctype html><html lang="en"><head><title>T</title><link rel="icon" href="data:,"></head><body><h1>Laptop</h1></body></html>`)
 	html("/blind", `<img src="data:,"><input>`)
+	page("/pale.css", "text/css", "p { color: #ddd; background: #eee }")
+	html("/pale", `<link rel="stylesheet" href="/pale.css"><p>pale</p><input>`)
 	mux.HandleFunc("GET /cookie", func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "who", Value: "me"})
 		http.Redirect(w, r, "/good", http.StatusSeeOther)
@@ -228,6 +230,10 @@ func TestThePageIsLookedAt(t *testing.T) {
 	found := fmt.Sprint(b.Axe())
 	require.Contains(t, found, "critical: image-alt")
 	require.Contains(t, found, "critical: label")
+	b.Open(site + "/pale")
+	require.Len(t, b.Contrast(), 1)
+	require.Contains(t, b.Contrast()[0], "color-contrast")
+	require.Len(t, b.Axe(), 2, "and the field without a label")
 
 	t.Chdir(t.TempDir())
 	b.Shot("unasked")

@@ -40,12 +40,23 @@ var axeScript = sync.OnceValues(func() (string, error) {
 
 // Axe returns the problems that axe-core reports for people with little or no sight.
 // Each broken rule is one line, with its impact first.
-func (b *Tab) Axe() (found []string) {
+func (b *Tab) Axe() []string { b.t.Helper(); return b.axe("{}") }
+
+// Contrast is Axe with the rules that depend on colours alone. It is enough for a page that
+// Axe has seen in other colours.
+func (b *Tab) Contrast() []string {
 	b.t.Helper()
-	script, err := axeScript()
-	require.NoError(b.t, err)
-	JS[bool](b, "window.axe ? true : ("+strings.TrimRight(strings.TrimSpace(script), ";")+", true)")
-	text := JS[string](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.map(v =>
+	return b.axe(`{runOnly: ["color-contrast", "link-in-text-block"]}`)
+}
+
+func (b *Tab) axe(options string) (found []string) {
+	b.t.Helper()
+	if !JS[bool](b, "!!window.axe") { // half a megabyte, once for each page
+		script, err := axeScript()
+		require.NoError(b.t, err)
+		JS[bool](b, "("+strings.TrimRight(strings.TrimSpace(script), ";")+", true)")
+	}
+	text := JS[string](b, `axe.run(document, {resultTypes: ["violations"], ...`+options+`}).then(r => JSON.stringify(r.violations.map(v =>
 		v.impact + ": " + v.id + ": " + v.help + v.nodes.slice(0, 3).map(n => "\n  " + n.html.slice(0, 300) + " " + n.failureSummary).join(""))))`)
 	require.NoError(b.t, json.Unmarshal([]byte(text), &found))
 	return found

@@ -73,24 +73,26 @@ build: ## build the one binary, static, to bin/hookladder
 RACED := $(addprefix ./dispatcher/,client queue queue/queuetest internal/callers internal/endpoints internal/metrics)
 # The same for packages of which some tests do without it.
 HALF_RACED := $(addprefix ./dispatcher/,internal/engine internal/redisq internal/redisq/conn app internal/egress)
-# Tests of HALF_RACED that do, because with it they take as long as all others. Each case of the queue
-# has one goroutine, and so has a test that only reads the scripts, mostly with regular expressions,
-# which the detector makes some twenty times slower. The other tests repeat, for hours of simulated
-# time or for hundreds of calls, what the goroutines of raced tests do. A test that gets another name
-# is raced again. The chaos test runs the whole program with the detector, and .ci/nightly all tests.
-UNRACED := Queue QueueModel DeliveriesMakeTheMovesOfTheTable ABrokenValueStopsNothingElse \
-	ACallAboutAllTenantsEndsAndGoesOn ADeliveryClimbsItsLadderAndIsNeverEarly AfterAnHourTheReceiverIsBlamed \
-	AnIdleInstanceAsksLittleHoweverOftenItsGuardIsToCome AnOutcomeThatIsRefusedHoldsUpNoOthers ANewLaneIsCalledSoonBesideHungOnes \
-	AResumeOrAChangeOfWhatFailsIsToldAsARecovery ASettleThatAFailoverForgetsIsFoundWithinAMinute \
-	AStageThatGoesOnFailingIsNotToldOfAgainAndAgain ClaimingStopsWhenTooManyOutcomesWait DeathsOfVeryManyLanesAreCountedTogether \
-	FewSuspectsOfDifferentLanesAreCalledAtOnce LanesThatWaitForOurNetworkShareTwentyAttemptsASecond \
-	ThatFinishedWorkMadeRoomIsTold WhatLastsIsToldOnceAnHour \
-	NoScriptCallsAFunctionThatWasPruned EachScriptNamesWhatItNeeds NoScriptHasANameOfAPart NoScriptComesNearTheLimitOfLocals \
-	NoLocalOfAScriptHidesAnotherOne AScriptIsDividedAtTheSamePlaceEachTime \
-	AnEndpointShowsItsFailuresHoweverMuchOthersDo StrangersThatHoldAllPlacesShutNobodyOut TheRightsOfEachRoute \
-	CompressedBodyIsItsText
+# Files of HALF_RACED whose tests do, because with it they take as long as all others. A case of the
+# queue, a page and a query have one goroutine, scripts are read with regular expressions, which the
+# detector makes some twenty times slower, and the rules of the engine run in the same goroutines as
+# those of the other files. The chaos test runs the whole program with the detector, and .ci/nightly
+# all tests.
+UNRACED_FILES := $(patsubst %,dispatcher/internal/engine/%_test.go, \
+		clock deaths delete deliver endpoint failing fan finish gone headers held_headers idle kind newcomers news observe \
+		outage own_network own_shortage pause poll route secret suspects tenants unverified) \
+	$(patsubst %,dispatcher/internal/redisq/%_test.go, \
+		bodies bounds broken_values cancel dead durable ended errors fault list names plain queue quick reap retention \
+		scripts settle_reply shares spread start traps_size conn/script_needs conn/script_nest conn/script_prune conn/script_shadow) \
+	$(patsubst %,dispatcher/app/%_test.go, \
+		absence clock console_endpoints console_link console_merchant console_rights console_shown console_signin \
+		console_system console cursors data descriptors disk docs health hostile link_reach links lookup same scripts torn)
+# The same for single tests of other files, which go on for long.
+UNRACED := AnOutcomeThatIsRefusedHoldsUpNoOthers ASettleThatAFailoverForgetsIsFoundWithinAMinute \
+	AStageThatGoesOnFailingIsNotToldOfAgainAndAgain ClaimingStopsWhenTooManyOutcomesWait ThatFinishedWorkMadeRoomIsTold \
+	StrangersThatHoldAllPlacesShutNobodyOut CompressedBodyIsItsText
 none :=
-UNRACED_TESTS := ^Test($(subst $(none) $(none),|,$(strip $(UNRACED))))$$
+UNRACED_TESTS = ^($(subst $(none) $(none),|,$(strip $(addprefix Test,$(UNRACED)) $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(UNRACED_FILES) | cut -c 6-))))$$
 # The other packages that need most time start first.
 FIRST := ./deploy/browser ./deploy/e2e ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
 # The interpreter of Lua, which only runs scripts of one caller at a time, is compiled without the

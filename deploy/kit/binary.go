@@ -123,7 +123,7 @@ func BuildAlone(ctx context.Context, dir, text string) (path string, err error) 
 		}
 	}
 	path = filepath.Join(dir, "alone")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-w", "-o", path, ".") // as tests are linked
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"), "CGO_ENABLED=0") // as Build compiles the packages
 	if out, err := cmd.CombinedOutput(); err != nil {

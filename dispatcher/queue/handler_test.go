@@ -325,12 +325,17 @@ func TestTheEndWaitsForOnDeadButNotForEver(t *testing.T) {
 			}
 		}
 		q := queuetest.Open(t, o)
-		q.Handle("work", func(context.Context, queue.Delivery) error { return queue.SkipRetry(errors.New("no")) }, queue.Workers(1))
+		q.Handle("work", func(context.Context, queue.Delivery) error { return queue.SkipRetry(errors.New("no")) })
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- q.Run(ctx) }()
-		for n := range 1100 {
-			publish(t, q, queue.Task{ID: fmt.Sprint(n)})
+		for n := range 11 {
+			var tasks []queue.Task
+			for k := range 100 {
+				tasks = append(tasks, queue.Task{Queue: "work", Topic: "test", ID: fmt.Sprint(100*n + k)})
+			}
+			_, err := q.PublishBatch(t.Context(), tasks)
+			require.NoError(t, err)
 		}
 		queuetest.Advance(time.Minute)
 		require.Empty(t, slices.Collect(func(yield func(error) bool) {

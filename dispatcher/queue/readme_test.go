@@ -19,8 +19,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
 
-// mostProgram is the size of the program of the page, as go build makes it, and a tenth more.
-const mostProgram = 19 << 20
+// mostProgram is the size of the program of the page without debug tables, and a tenth more.
+const mostProgram = 15 << 20
 
 // A program with a queue links few modules. Metrics, PostgreSQL or a command line are for others.
 func TestAProgramWithAQueueLinksFewModules(t *testing.T) {

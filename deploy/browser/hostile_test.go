@@ -40,6 +40,7 @@ func TestNoTextIsTakenForHTML(t *testing.T) {
 		_, _ = io.WriteString(rw, "<h1>answer</h1>"+fmt.Sprint(hostile)+"\u202egnp.exe")
 		return true
 	})
+	var ids []string
 	for n, text := range hostile {
 		e := w.endpoint(wire.Endpoint{
 			URL: w.at("hostile/" + url.PathEscape(text) + "?q=" + url.QueryEscape(text)), Tenant: text, Description: text + " " + text,
@@ -61,8 +62,11 @@ func TestNoTextIsTakenForHTML(t *testing.T) {
 				m.RawBody, m.ContentType = &body.text, body.kind
 			}
 			w.publish(m)
-			w.until(m.ID, "dead")
+			ids = append(ids, m.ID)
 		}
+	}
+	for _, id := range ids {
+		w.until(id, "dead")
 	}
 	b := w.tab(t)
 	harmless := func(where string) {

@@ -197,7 +197,7 @@ func (r *traffic) deliver(ctx context.Context, name string, rng *rand.Rand) {
 // enough is how many deliveries have to be accepted while a store is examined,
 // and examinations how often it is: so much of each meets much of the other.
 const (
-	enough       = 300
+	enough       = 150
 	examinations = 5
 )
 

@@ -77,13 +77,11 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	t.Helper()
 	var keys []string
 	scan := func(client redis.Cmdable) {
-		for _, pattern := range []string{"{" + project + ":*", "{" + project + "}*"} {
-			iter := client.Scan(context.Background(), 0, pattern, 10_000).Iterator()
-			for iter.Next(context.Background()) {
-				keys = append(keys, iter.Val())
-			}
-			require.NoError(t, iter.Err())
+		iter := client.Scan(context.Background(), 0, "{"+project+"[:}]*", 10_000).Iterator()
+		for iter.Next(context.Background()) {
+			keys = append(keys, iter.Val())
 		}
+		require.NoError(t, iter.Err())
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		var one sync.Mutex // the nodes reply at the same time

@@ -133,3 +133,14 @@ func parseAddress(text string) (netip.Addr, error) {
 	}
 	return netip.ParseAddr(host)
 }
+
+// IsLoopback reports whether an address, with or without a port, is reached from this host only. The
+// only name that it knows is localhost.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	a, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
+}

@@ -265,6 +265,15 @@ func TestPlacesAreLimitedByRank(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestAddressesOfThisHost(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:80", "127.9.9.9:80", "[::1]:80", "localhost:80", "LOCALHOST", "[::ffff:127.0.0.1]:80", "127.0.0.1", "::1", "[::1]"} {
+		require.True(t, callers.IsLoopback(address), address)
+	}
+	for _, address := range []string{":80", "0.0.0.0:80", "[::]:80", "10.0.0.1:80", "localhost.example:80", "127.0.0.1.example", ""} {
+		require.False(t, callers.IsLoopback(address), address)
+	}
+}
+
 func FuzzAddress(f *testing.F) {
 	f.Add("10.0.0.1, 192.0.2.9", "[2001:db8::1]:5")
 	f.Add(",,,", "10.0.0.1:x")

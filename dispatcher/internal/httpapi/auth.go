@@ -2,11 +2,10 @@ package httpapi
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
@@ -29,7 +28,7 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, o *api.Opera
 		}
 		return callers.APIKey{Scope: callers.Read | callers.Bodies, Name: c.By()}, true
 	}
-	keys := s.keys.Keys()
+	keys := s.o.Keys.Keys()
 	if keys.Empty() && !s.strangers { // only local callers are allowed
 		w.Who, w.By, w.Caller = dispatcher.Local, dispatcher.Local, callers.Key(dispatcher.Local)
 		return callers.APIKey{Scope: callers.Admin, Name: dispatcher.Local}, true
@@ -40,7 +39,7 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, o *api.Opera
 	if !known {
 		who = callers.Address(callers.AddressOf(r))
 	} else {
-		w.Reserved.Own = s.bodies.Share(k.Name, keys.Len())
+		w.Reserved.Own = s.o.Bodies.Share(k.Name, keys.Len())
 	}
 	if !s.admit(w, r, who) {
 		return callers.APIKey{}, false
@@ -59,8 +58,8 @@ func (s *server) authorised(w *api.ResponseWriter, r *http.Request, o *api.Opera
 		w.Refuse(&api.Problem{Kind: api.Forbidden, Detail: detail})
 		return callers.APIKey{}, false
 	}
-	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", o.ID)
+	if s.o.Log.Enabled(r.Context(), slog.LevelDebug) {
+		s.o.Log.DebugContext(r.Context(), "request allowed", "key", k.Name, "operation", o.ID)
 	}
 	return k, true
 }
@@ -95,7 +94,7 @@ func (s *server) stillAllowed(q *api.Request) bool {
 	if c, inside := dispatcher.BrowserOf(q.HTTP.Context()); inside && c.Linked() {
 		return true
 	}
-	keys := s.keys.Keys()
+	keys := s.o.Keys.Keys()
 	if keys.Empty() {
 		return true
 	}
@@ -122,7 +121,7 @@ func callerOf(r *http.Request, keys callers.APIKeys) (callers.APIKey, bool) {
 // browser on this host could call the API, by a name that resolves to this host or from
 // another site.
 func local(r *http.Request) *api.Problem {
-	if !isLoopback(r.Host) {
+	if !callers.IsLoopback(r.Host) {
 		return &api.Problem{Kind: api.Forbidden, Detail: "without API_KEYS only requests to a loopback host (localhost, 127.0.0.1, ::1) are served"}
 	}
 	for name := range r.Header {
@@ -159,16 +158,27 @@ func Local(h http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether a Host header names only this host.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	} else {
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+// rows are the operations by their ids, for what does not depend on a process.
+var rows = sync.OnceValue(func() map[string]api.Operation {
+	all := map[string]api.Operation{}
+	for _, o := range (&server{}).operations() {
+		all[o.ID] = o
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
+	return all
+})
+
+// May reports whether a person may call an operation from the pages. These offer less to a key
+// than the API: reading to the scope read, and everything else to the scope admin. known is
+// false if there is no such operation.
+func May(c dispatcher.Browser, operation string) (may, known bool) {
+	o, known := rows()[operation]
+	switch {
+	case !known:
+		return false, false
+	case c.Linked():
+		return o.ForLink(c), true
+	case o.Scope == callers.Read:
+		return c.Read || c.Admin, true
 	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
+	return c.Admin, true
 }

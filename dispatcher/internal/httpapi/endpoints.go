@@ -2,18 +2,23 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 	"github.com/hookladder/hookladder/signer"
 )
@@ -44,33 +49,12 @@ type Endpoints interface {
 	RotateSecret(ctx context.Context, name string, next signer.Secret, overlap time.Duration) (dispatcher.EndpointView, error)
 }
 
-// Pauser pauses the deliveries to endpoints.
-type Pauser interface {
-	// Pause pauses the deliveries to the endpoint with an id or a uid.
-	Pause(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
-	// Resume ends a pause.
-	Resume(ctx context.Context, destination, tenant string) (dispatcher.LaneState, error)
-}
-
-// endpointServer serves the calls about endpoints.
-type endpointServer struct {
-	Endpoints Endpoints
-	Tester    Tester
-	Lanes     Pauser
-	Policy    dispatcher.Policy
-}
-
-// Operations returns the calls about endpoints.
-func (s *endpointServer) Operations() []api.Operation {
-	return slices.Concat(s.endpointOperations(), s.holdOperations(), s.secretOperations())
-}
-
 const endpointPath = "/v1/endpoints/{id}"
 
 // dryRun asks for the response of a call without its change.
 var dryRun = api.OfFlag("dry_run", "true: only check the call. The response is the one that the call would have, or the same problem. Nothing is stored, audited or announced, and a new endpoint has neither id nor secret.")
 
-func (s *endpointServer) endpointOperations() []api.Operation {
+func (s *server) endpointOperations() []api.Operation {
 	one := api.OK(exampleEndpointView)
 	return []api.Operation{
 		{
@@ -105,7 +89,7 @@ func (s *endpointServer) endpointOperations() []api.Operation {
 }
 
 // holdOperations returns the calls that pause, resume and confirm endpoints.
-func (s *endpointServer) holdOperations() []api.Operation {
+func (s *server) holdOperations() []api.Operation {
 	one := api.OK(exampleEndpointView)
 	return []api.Operation{
 		{
@@ -140,7 +124,7 @@ const endpointBytes = 128 << 10
 const mediaPatch = "application/merge-patch+json"
 
 // createEndpoint serves POST /v1/endpoints.
-func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) createEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
 	if q.View.Endpoint != "" { // a link for this one endpoint
 		return nil, dispatcher.ErrNoEndpoint
 	}
@@ -167,9 +151,9 @@ func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*a
 	if e.Pull {
 		where = "kind " + api.KindPull
 	}
-	create := s.Endpoints.CreateEndpoint
+	create := s.o.Endpoints.CreateEndpoint
 	if q.Flag(dryRun.Name) {
-		q.Idle, create = true, s.Endpoints.TryCreate
+		q.Idle, create = true, s.o.Endpoints.TryCreate
 	}
 	view, created, err := create(ctx, e)
 	made := dispatcher.AuditEntry{Tenant: e.Tenant, Detail: strings.TrimSpace(where + " " + e.UID)}
@@ -197,8 +181,8 @@ func (s *endpointServer) createEndpoint(ctx context.Context, q *api.Request) (*a
 }
 
 // endpoint serves GET /v1/endpoints/{id}.
-func (s *endpointServer) endpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
-	view, err := s.Endpoints.Endpoint(ctx, q.ID())
+func (s *server) endpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	view, err := s.o.Endpoints.Endpoint(ctx, q.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -206,23 +190,23 @@ func (s *endpointServer) endpoint(ctx context.Context, q *api.Request) (*api.Res
 }
 
 // pauseEndpoint serves POST /v1/endpoints/{id}/pause.
-func (s *endpointServer) pauseEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if _, err := s.Lanes.Pause(ctx, q.ID(), ""); err != nil {
+func (s *server) pauseEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.o.Lanes.Pause(ctx, q.ID(), ""); err != nil {
 		return nil, err
 	}
 	return s.endpoint(ctx, q)
 }
 
 // resumeEndpoint serves POST /v1/endpoints/{id}/resume.
-func (s *endpointServer) resumeEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if _, err := s.Lanes.Resume(ctx, q.ID(), ""); err != nil {
+func (s *server) resumeEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if _, err := s.o.Lanes.Resume(ctx, q.ID(), ""); err != nil {
 		return nil, err
 	}
 	return s.endpoint(ctx, q)
 }
 
 // endpoints serves GET /v1/endpoints.
-func (s *endpointServer) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) endpoints(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.EndpointFilter{Tenants: q.All("tenant"), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View}
 	states, like := q.All("state"), strings.ToLower(q.One("like"))
 	var views []dispatcher.EndpointView
@@ -262,16 +246,16 @@ func alike(q *api.Request, v *dispatcher.EndpointView, text string) bool {
 }
 
 // listed returns a page of endpoints: the only one for a link that is for one.
-func (s *endpointServer) listed(ctx context.Context, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
+func (s *server) listed(ctx context.Context, f dispatcher.EndpointFilter) ([]dispatcher.EndpointView, string, error) {
 	if f.View.Endpoint == "" {
-		return s.Endpoints.Endpoints(ctx, f)
+		return s.o.Endpoints.Endpoints(ctx, f)
 	}
-	view, err := s.Endpoints.Endpoint(ctx, f.View.Endpoint)
+	view, err := s.o.Endpoints.Endpoint(ctx, f.View.Endpoint)
 	return []dispatcher.EndpointView{view}, "", err
 }
 
 // patchEndpoint serves PATCH /v1/endpoints/{id}.
-func (s *endpointServer) patchEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) patchEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p, err := api.Decode(q, decodePatch)
 	if err != nil {
 		return nil, err
@@ -293,11 +277,11 @@ func (s *endpointServer) patchEndpoint(ctx context.Context, q *api.Request) (*ap
 }
 
 // change changes an endpoint, and names the headers that this releases and holds.
-func (s *endpointServer) change(ctx context.Context, q *api.Request, change func(e, before *dispatcher.Endpoint) (detail string, err error)) (*api.Response, error) {
+func (s *server) change(ctx context.Context, q *api.Request, change func(e, before *dispatcher.Endpoint) (detail string, err error)) (*api.Response, error) {
 	var before *dispatcher.Endpoint
-	run := s.Endpoints.ChangeEndpoint
+	run := s.o.Endpoints.ChangeEndpoint
 	if q.Flag(dryRun.Name) {
-		q.Idle, run = true, s.Endpoints.TryChange
+		q.Idle, run = true, s.o.Endpoints.TryChange
 	}
 	view, err := run(ctx, q.ID(), func(e *dispatcher.Endpoint) error {
 		if len(e.Secrets) == 0 { // the secrets could not be opened, and would be lost
@@ -331,11 +315,11 @@ func namedEndpoint(what string, headers []string) string {
 
 // policyOf returns the policy for a caller's changes. It returns the caller as well if it is a
 // link.
-func (s *endpointServer) policyOf(ctx context.Context) (dispatcher.Policy, *dispatcher.Browser) {
+func (s *server) policyOf(ctx context.Context) (dispatcher.Policy, *dispatcher.Browser) {
 	if c, ok := dispatcher.BrowserOf(ctx); ok && c.Linked() {
-		return s.Policy.OfLink(), &c
+		return s.o.Policy.OfLink(), &c
 	}
-	return s.Policy, nil
+	return s.o.Policy, nil
 }
 
 // fieldsOfLink are the fields of an endpoint that a link may set.
@@ -360,7 +344,7 @@ func decodeConfirmation(d *api.Decoder) api.Decoded[confirmation] {
 
 // confirmEndpoint serves POST /v1/endpoints/{id}/confirm. The operator then owns the URL, so it
 // may be in the operator's networks and gets the headers.
-func (s *endpointServer) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) confirmEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p, err := api.Decode(q, decodeConfirmation)
 	if err == nil && len(p.Wrong) == 0 && p.Value.url == "" {
 		p.Wrong = []dispatcher.FieldError{{Path: "$.url", Detail: "is needed: the url that you have read"}}
@@ -380,7 +364,7 @@ func (s *endpointServer) confirmEndpoint(ctx context.Context, q *api.Request) (*
 		if e.URL != p.Value.url {
 			return "", &api.Problem{Kind: api.Changed, Detail: "the endpoint has another url by now: read it, and confirm that one if it is right"}
 		}
-		for _, wrong := range e.Validate(s.Policy) {
+		for _, wrong := range e.Validate(s.o.Policy) {
 			if wrong.Path == "$.url" {
 				return "", api.InvalidFields([]dispatcher.FieldError{wrong})
 			}
@@ -391,10 +375,248 @@ func (s *endpointServer) confirmEndpoint(ctx context.Context, q *api.Request) (*
 }
 
 // deleteEndpoint serves DELETE /v1/endpoints/{id}.
-func (s *endpointServer) deleteEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
-	cancelled, err := s.Endpoints.DeleteEndpoint(ctx, q.ID())
+func (s *server) deleteEndpoint(ctx context.Context, q *api.Request) (*api.Response, error) {
+	cancelled, err := s.o.Endpoints.DeleteEndpoint(ctx, q.ID())
 	if err != nil {
 		return nil, err
 	}
 	return api.JSON(http.StatusOK, wire.EndpointDeleted{Cancelled: cancelled})
+}
+
+// patch is a JSON Merge Patch (RFC 7396) of an endpoint. Omitted fields do not change, null is
+// the default, and objects are merged member by member. It may repeat a response, because
+// read-only fields are ignored.
+type patch struct {
+	steps []step
+	wrong []dispatcher.FieldError // errors in the patch of any endpoint
+}
+
+// step changes one field.
+type step struct {
+	field *api.Field[endpointDraft]
+	value jsontext.Value
+}
+
+// decodePatch parses the body of PATCH /v1/endpoints/{id}.
+func decodePatch(d *api.Decoder) (p patch) {
+	_, p.wrong = endpointFields.Read(d, api.Single, func(i int, v jsontext.Value) error {
+		f := &endpointFields[i]
+		switch {
+		case f.Set == nil: // a patch may repeat a response, which may be outdated
+			return nil
+		case f.Why != "":
+			return errors.New(f.Why)
+		case v.Kind() != 'n':
+			v = v.Clone()
+		case f.Null == "":
+			return errors.New("must not be null; leave it out")
+		default:
+			v = jsontext.Value(f.Null)
+		}
+		p.steps = append(p.steps, step{f, v})
+		return nil
+	})
+	return p
+}
+
+// apply changes an endpoint, and returns all errors of the change. It ignores errors of fields
+// that the patch does not name, because settings may have changed after they were set.
+func (p *patch) apply(e *dispatcher.Endpoint, l dispatcher.Policy) []dispatcher.FieldError {
+	wrong := p.wrong[:len(p.wrong):len(p.wrong)]
+	draft := &endpointDraft{Endpoint: e, given: map[string]bool{}}
+	for _, s := range p.steps {
+		change := s.field.Merge
+		if change == nil {
+			change = s.field.Set
+		}
+		if err := change(draft, s.value); err != nil {
+			wrong = append(wrong, input.FieldAt("$."+s.field.Name, err))
+		}
+	}
+	for name, isNew := range draft.given { // now that the patch's own url is set
+		e.NoteHeader(name, isNew, p.names("$.url"))
+	}
+	var more []dispatcher.FieldError
+	for _, w := range e.Validate(l) {
+		if p.names(w.Path) {
+			more = append(more, w)
+		}
+	}
+	return api.JoinErrors(wrong, more)
+}
+
+// fields returns the names of the fields that the patch changes.
+func (p *patch) fields() string {
+	names := make([]string, len(p.steps))
+	for i, s := range p.steps {
+		names[i] = s.field.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// onlyNames reports whether the patch names none but these fields.
+func (p *patch) onlyNames(fields []string) bool {
+	return len(p.wrong) == 0 && !slices.ContainsFunc(p.steps, func(s step) bool { return !slices.Contains(fields, s.field.Name) })
+}
+
+// names reports whether a path leads into a field that the patch changes.
+func (p *patch) names(path string) bool {
+	for _, s := range p.steps {
+		if rest, ok := strings.CutPrefix(path, "$."+s.field.Name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+// mergeValue merges a patch into a value by RFC 7396. The caller limits the depth of the patch.
+func mergeValue(target, with jsontext.Value) (jsontext.Value, error) {
+	if with.Kind() != '{' {
+		return with, nil
+	}
+	var all, changes map[string]jsontext.Value
+	if target.Kind() == '{' {
+		if err := json.Unmarshal(target, &all); err != nil {
+			return nil, err
+		}
+	}
+	if err := json.Unmarshal(with, &changes); err != nil {
+		return nil, err
+	}
+	if all == nil {
+		all = map[string]jsontext.Value{}
+	}
+	for name, v := range changes {
+		if v.Kind() == 'n' {
+			delete(all, name)
+			continue
+		}
+		merged, err := mergeValue(all[name], v)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = merged
+	}
+	return json.Marshal(all, json.Deterministic(true))
+}
+
+// same returns an error for any text except the current one.
+func same(now string, v jsontext.Value) error {
+	var given string
+	if err := api.Text(&given, v); err != nil {
+		return err
+	}
+	if given != now {
+		return errors.New(isFixed)
+	}
+	return nil
+}
+
+// mergeMetadata changes the named texts. null as a text removes it, and null as the object
+// removes all.
+func mergeMetadata(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.Metadata = nil
+		return nil
+	}
+	all, err := api.Texts(v)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.Null {
+			delete(e.Metadata, t.Name)
+		} else {
+			e.note(t)
+		}
+	}
+	return nil
+}
+
+// mergeSignature keeps the texts of the secrets, because the receiver has them. It returns an
+// error if a text is no valid secret in the new scheme.
+func mergeSignature(e *endpointDraft, v jsontext.Value) error {
+	if err := setSignature(e, v); err != nil {
+		return err
+	}
+	for i := range e.Secrets {
+		var err error
+		if e.Secrets[i].Secret, err = e.Signature.ParseSecret(e.Secrets[i].Secret.Reveal()); err != nil {
+			return errors.New("has other secrets than this endpoint's: create another endpoint")
+		}
+	}
+	return nil
+}
+
+// mergeHeaders changes the named headers, in upper or lower case. null as a value removes the
+// header, and null as the object removes all.
+func mergeHeaders(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		e.Headers = nil
+		return nil
+	}
+	all, err := api.HeaderTexts(v, 2*dispatcher.MaxHeaders) // all existing headers removed, and as many added
+	if err != nil {
+		return err
+	}
+	next := e.Headers
+	for i, t := range all {
+		if slices.ContainsFunc(all[:i], func(o api.Named) bool { return strings.EqualFold(o.Name, t.Name) }) {
+			return fmt.Errorf("has %s twice: upper and lower case are one name", input.Clip(t.Name))
+		}
+		named := func(h dispatcher.Header) bool { return strings.EqualFold(h.Name, t.Name) }
+		if !t.Null && t.Text == wire.Hidden { // the client repeats a response
+			if !slices.ContainsFunc(next, named) {
+				return errHidden(t.Name)
+			}
+			continue
+		}
+		had := len(next)
+		next = slices.DeleteFunc(next, named)
+		if !t.Null {
+			e.given[t.Name] = len(next) == had
+			next = append(next, dispatcher.Header{Name: t.Name, Value: t.Text})
+		}
+	}
+	e.Headers = inOrder(next)
+	return nil
+}
+
+// mergeSuccess changes parts of the rule of success.
+func mergeSuccess(e *endpointDraft, v jsontext.Value) error {
+	if v.Kind() != '{' || api.Nests(v) {
+		return api.Nullable(&e.Success, v, api.SuccessRule)
+	}
+	if err := unknownMember(v, "status", "body"); err != nil {
+		return err
+	}
+	var before jsontext.Value
+	if e.Success != nil {
+		before = jsontext.Value(e.Success.String())
+	}
+	merged, err := mergeValue(before, v)
+	if err != nil {
+		return err
+	}
+	return api.SuccessRule(&e.Success, merged)
+}
+
+// unknownMember returns an error for a member of a rule that is not known, also if it is null. A
+// body has members too.
+func unknownMember(v jsontext.Value, known ...string) error {
+	var all map[string]jsontext.Value
+	if v.Kind() != '{' || json.Unmarshal(v, &all) != nil {
+		return nil // the rule itself refuses it
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !slices.Contains(known, name) {
+			return dispatcher.FieldError{Path: "$" + input.Member(name), Detail: "is unknown; known are " + strings.Join(known, ", ")}
+		}
+	}
+	if body, ok := all["body"]; ok {
+		if err := unknownMember(body, "path", "equals", "matches"); err != nil {
+			return input.FieldAt("$.body", err)
+		}
+	}
+	return nil
 }

@@ -40,21 +40,11 @@ type Lanes interface {
 	ResumeTenants(ctx context.Context, url, cursor string) (dispatcher.OtherTenants, error)
 }
 
-// LaneFinder finds the lanes of destinations.
-type LaneFinder interface {
-	// Lane returns the lane of a destination, for a URL the lane of tenant. It returns
-	// dispatcher.ErrNoEndpoint if no endpoint has the uid.
-	Lane(ctx context.Context, destination, tenant string) (dispatcher.Lane, error)
-}
-
-// laneServer serves the calls about lanes.
-type laneServer struct{ Lanes Lanes }
-
 // laneSubject is a lane in a path.
 var laneSubject = &api.Subject{Name: "lane", Doc: "A lane, an endpoint's id or uid, a URL (its slashes escaped as %2F), or * for all.", Schema: api.LaneForm.Schema, Example: "merchant-7", Check: checkLane}
 
-// Operations returns the calls about lanes.
-func (s *laneServer) Operations() []api.Operation {
+// laneOperations returns the calls about lanes.
+func (s *server) laneOperations() []api.Operation {
 	params := []*api.Param{
 		api.OfText("tenant", "With a URL: the tenant whose deliveries are meant. Left out: those without a tenant.", api.TenantForm),
 		api.OfFlag("all_tenants", "true, with a URL: also the lanes of all other tenants that exist at its origin now."),
@@ -95,14 +85,14 @@ func unknownDestination(err error) error {
 
 // lanesOf returns the lanes of destinations. A URL has one lane for each tenant, or only one if no
 // tenant is given.
-func lanesOf(ctx context.Context, finder LaneFinder, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
+func (s *server) lanesOf(ctx context.Context, destinations, tenants []string) (lanes []dispatcher.Lane, err error) {
 	for _, destination := range destinations {
 		of := []string{""}
 		if api.IsURL(destination) && len(tenants) > 0 {
 			of = tenants
 		}
 		for _, tenant := range of {
-			lane, err := finder.Lane(ctx, destination, tenant)
+			lane, err := s.o.Lanes.Lane(ctx, destination, tenant)
 			if err != nil {
 				return nil, unknownDestination(err)
 			}
@@ -127,7 +117,7 @@ func checkLane(text string) error {
 }
 
 // lanes serves GET /v1/lanes.
-func (s *laneServer) lanes(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) lanes(ctx context.Context, q *api.Request) (*api.Response, error) {
 	destinations := q.All("destination")
 	switch {
 	case q.Flag("failing") && (len(destinations) > 0 || q.Cursor() != ""):
@@ -141,7 +131,7 @@ func (s *laneServer) lanes(ctx context.Context, q *api.Request) (*api.Response, 
 	if q.Flag("failing") {
 		return s.failingLanes(ctx, q)
 	}
-	states, next, err := s.Lanes.Lanes(ctx, q.Limit(), q.Cursor())
+	states, next, err := s.o.Lanes.Lanes(ctx, q.Limit(), q.Cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +139,8 @@ func (s *laneServer) lanes(ctx context.Context, q *api.Request) (*api.Response, 
 }
 
 // failingLanes returns the lanes whose attempts fail.
-func (s *laneServer) failingLanes(ctx context.Context, q *api.Request) (*api.Response, error) {
-	states, err := s.Lanes.FailingLanes(ctx)
+func (s *server) failingLanes(ctx context.Context, q *api.Request) (*api.Response, error) {
+	states, err := s.o.Lanes.FailingLanes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,25 +148,25 @@ func (s *laneServer) failingLanes(ctx context.Context, q *api.Request) (*api.Res
 }
 
 // pauseLane serves POST /v1/lanes/{lane}/pause.
-func (s *laneServer) pauseLane(ctx context.Context, q *api.Request) (*api.Response, error) {
-	return s.hold(ctx, q, s.Lanes.Pause, s.Lanes.PauseTenants)
+func (s *server) pauseLane(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return s.hold(ctx, q, s.o.Lanes.Pause, s.o.Lanes.PauseTenants)
 }
 
 // resumeLane serves POST /v1/lanes/{lane}/resume.
-func (s *laneServer) resumeLane(ctx context.Context, q *api.Request) (*api.Response, error) {
-	return s.hold(ctx, q, s.Lanes.Resume, s.Lanes.ResumeTenants)
+func (s *server) resumeLane(ctx context.Context, q *api.Request) (*api.Response, error) {
+	return s.hold(ctx, q, s.o.Lanes.Resume, s.o.Lanes.ResumeTenants)
 }
 
 // namedLanes returns the lanes of destinations, which fit in one page.
-func (s *laneServer) namedLanes(ctx context.Context, q *api.Request, destinations []string) (*api.Response, error) {
+func (s *server) namedLanes(ctx context.Context, q *api.Request, destinations []string) (*api.Response, error) {
 	if q.Cursor() != "" {
 		return nil, api.WrongField("query.cursor", "goes without destination")
 	}
-	lanes, err := lanesOf(ctx, s.Lanes, destinations, q.All("tenant"))
+	lanes, err := s.lanesOf(ctx, destinations, q.All("tenant"))
 	if err != nil {
 		return nil, err
 	}
-	states, err := s.Lanes.LaneStates(ctx, lanes)
+	states, err := s.o.Lanes.LaneStates(ctx, lanes)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +193,7 @@ type laneRequest struct {
 }
 
 // hold pauses or resumes any destination.
-func (s *laneServer) hold(ctx context.Context, q *api.Request, one holdFunc, all tenantsFunc) (*api.Response, error) {
+func (s *server) hold(ctx context.Context, q *api.Request, one holdFunc, all tenantsFunc) (*api.Response, error) {
 	asked, err := parseLaneRequest(q)
 	if err != nil {
 		return nil, err
@@ -219,7 +209,7 @@ func (s *laneServer) hold(ctx context.Context, q *api.Request, one holdFunc, all
 		return nil, err
 	}
 	if api.IsURL(asked.destination) && !asked.all {
-		if others, err = s.Lanes.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
+		if others, err = s.o.Lanes.OtherTenants(ctx, asked.destination, asked.tenant); err != nil {
 			others.Failed++ // the destination itself is paused or resumed
 		}
 	}

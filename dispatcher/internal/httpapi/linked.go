@@ -31,7 +31,7 @@ func (s *server) narrow(ctx context.Context, q *api.Request) error {
 	case nil:
 		return nil
 	case endpointSubject:
-		return ownEndpoint(ctx, q, s.o.Endpoints, q.ID())
+		return s.ownEndpoint(ctx, q, q.ID())
 	case messageSubject:
 		tenant, err := s.o.MessageLanes.MessageTenant(ctx, q.ID())
 		if err == nil && tenant != q.View.Tenant {
@@ -54,7 +54,7 @@ func (s *server) ownJob(ctx context.Context, q *api.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(j.Filter.Lanes) != 1 || !j.Filter.Lanes[0].IsEndpoint() || ownEndpoint(ctx, q, s.o.Endpoints, string(j.Filter.Lanes[0])) != nil {
+	if len(j.Filter.Lanes) != 1 || !j.Filter.Lanes[0].IsEndpoint() || s.ownEndpoint(ctx, q, string(j.Filter.Lanes[0])) != nil {
 		return dispatcher.ErrNoJob
 	}
 	return nil
@@ -68,15 +68,9 @@ func outwardJob(q *api.Request, w wire.Job) wire.Job {
 	return w
 }
 
-// EndpointFinder finds an endpoint by its id or uid.
-type EndpointFinder interface {
-	// Endpoint returns dispatcher.ErrNoEndpoint if there is none.
-	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
-}
-
 // ownEndpoint returns dispatcher.ErrNoEndpoint if a name is of no endpoint of the caller.
-func ownEndpoint(ctx context.Context, q *api.Request, find EndpointFinder, name string) error {
-	e, err := find.Endpoint(ctx, name)
+func (s *server) ownEndpoint(ctx context.Context, q *api.Request, name string) error {
+	e, err := s.o.Endpoints.Endpoint(ctx, name)
 	if err == nil && !q.Owns(e.Tenant, e.Lane()) {
 		err = dispatcher.ErrNoEndpoint
 	}
@@ -85,7 +79,7 @@ func ownEndpoint(ctx context.Context, q *api.Request, find EndpointFinder, name 
 
 // ownDestinations returns the destinations of a list. A link for one endpoint lists only what goes
 // there. Other links must own the endpoints that they name.
-func ownDestinations(ctx context.Context, q *api.Request, find EndpointFinder) ([]string, error) {
+func (s *server) ownDestinations(ctx context.Context, q *api.Request) ([]string, error) {
 	all := q.All("destination")
 	switch {
 	case !q.Linked():
@@ -95,7 +89,7 @@ func ownDestinations(ctx context.Context, q *api.Request, find EndpointFinder) (
 	}
 	for _, to := range all {
 		if !api.IsURL(to) && (dispatcher.Lane(to).IsEndpoint() || !dispatcher.NamesLane(to)) {
-			if err := ownEndpoint(ctx, q, find, to); err != nil {
+			if err := s.ownEndpoint(ctx, q, to); err != nil {
 				return nil, err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -32,28 +31,14 @@ type Links interface {
 	RevokeLink(ctx context.Context, id string) error
 }
 
-// linkEndpoints are the endpoints that a link may be limited to.
-type linkEndpoints interface {
-	// Endpoint reads the endpoint with an id or a uid, or dispatcher.ErrNoEndpoint.
-	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
-}
-
-// linkServer serves the calls about links.
-type linkServer struct {
-	Links     Links
-	Endpoints linkEndpoints
-	LinksTo   *url.URL // the address of the pages of links; nil: there are none
-	NoLinks   string   // why there are none
-}
-
 // linkBytes bounds the description of a link: its longest texts and space.
 const linkBytes = 8 << 10
 
 // linkSubject is a link in a path.
 var linkSubject = &api.Subject{Name: "id", Doc: "The id of the link.", Schema: &huma.Schema{Type: huma.TypeString, Pattern: `^lnk_[a-z2-7]+$`}, Example: "lnk_mfrggzdf", Check: api.Known(dispatcher.ValidLinkID, dispatcher.ErrNoLink)}
 
-// Operations are the calls about links.
-func (s *linkServer) Operations() []api.Operation {
+// linkOperations are the calls about links.
+func (s *server) linkOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "create-link", Method: "POST", Path: "/v1/links", Scope: callers.Admin, Audit: "link.create",
@@ -118,17 +103,17 @@ func setLasts(r *linkRequest, v jsontext.Value) error {
 }
 
 // createLink serves POST /v1/links.
-func (s *linkServer) createLink(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) createLink(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p, err := api.Decode(q, decodeLink)
 	switch {
 	case err != nil:
 		return nil, err
-	case s.LinksTo == nil:
+	case s.o.LinksTo == nil:
 		problem := api.InvalidFields(p.Wrong) // all mistakes at once
-		problem.Detail = s.NoLinks
+		problem.Detail = s.o.NoLinks
 		return nil, problem
 	case p.Value != nil && p.Has(bitEndpoint) && len(p.Wrong) == 0:
-		if p.Wrong, err = s.ownEndpoint(ctx, &p.Value.Link); err != nil {
+		if p.Wrong, err = s.linkEndpoint(ctx, &p.Value.Link); err != nil {
 			return nil, err
 		}
 	}
@@ -137,23 +122,23 @@ func (s *linkServer) createLink(ctx context.Context, q *api.Request) (*api.Respo
 	}
 	l := p.Value.Link
 	l.By, l.Key = q.Writer.By, q.Owner
-	token, l, err := s.Links.CreateLink(ctx, l, p.Value.lasts)
+	token, l, err := s.o.Links.CreateLink(ctx, l, p.Value.lasts)
 	q.RecordMade(ctx, dispatcher.AuditEntry{Target: l.ID, Tenant: l.Tenant, Detail: linkDetail(l, p.Value.lasts)}, err)
 	if err != nil {
 		return nil, err
 	}
 	return api.JSON(http.StatusCreated, wire.NewLink{
-		ID: l.ID, URL: s.LinksTo.JoinPath("link", token).String(), ExpiresAt: wire.Time{Time: l.ExpiresAt},
+		ID: l.ID, URL: s.o.LinksTo.JoinPath("link", token).String(), ExpiresAt: wire.Time{Time: l.ExpiresAt},
 	})
 }
 
-// ownEndpoint replaces a uid by its id. It returns an error for an endpoint that is not the
+// linkEndpoint replaces a uid by its id. It returns an error for an endpoint that is not the
 // tenant's own.
-func (s *linkServer) ownEndpoint(ctx context.Context, l *dispatcher.Link) ([]dispatcher.FieldError, error) {
+func (s *server) linkEndpoint(ctx context.Context, l *dispatcher.Link) ([]dispatcher.FieldError, error) {
 	err := dispatcher.ErrNoEndpoint
 	var view dispatcher.EndpointView
 	if dispatcher.ValidName(l.Endpoint) {
-		view, err = s.Endpoints.Endpoint(ctx, l.Endpoint)
+		view, err = s.o.Endpoints.Endpoint(ctx, l.Endpoint)
 	}
 	switch {
 	case errors.Is(err, dispatcher.ErrNoEndpoint), err == nil && view.Tenant != l.Tenant:
@@ -181,8 +166,8 @@ func linkDetail(l dispatcher.Link, lasts time.Duration) string {
 }
 
 // links serves GET /v1/links.
-func (s *linkServer) links(ctx context.Context, q *api.Request) (*api.Response, error) {
-	list, next, err := s.Links.Links(ctx, q.Limit(), q.Cursor())
+func (s *server) links(ctx context.Context, q *api.Request) (*api.Response, error) {
+	list, next, err := s.o.Links.Links(ctx, q.Limit(), q.Cursor())
 	if err != nil {
 		return nil, err
 	}
@@ -197,9 +182,19 @@ func wireLink(l *dispatcher.Link) wire.Link {
 }
 
 // revokeLink serves DELETE /v1/links/{id}.
-func (s *linkServer) revokeLink(ctx context.Context, q *api.Request) (*api.Response, error) {
-	if err := s.Links.RevokeLink(ctx, q.ID()); err != nil {
+func (s *server) revokeLink(ctx context.Context, q *api.Request) (*api.Response, error) {
+	if err := s.o.Links.RevokeLink(ctx, q.ID()); err != nil {
 		return nil, err
 	}
 	return &api.Response{Status: http.StatusNoContent}, nil
+}
+
+// linkSchema returns the schema of a request for a link.
+func linkSchema(r huma.Registry) *huma.Schema {
+	p := api.Input(r, wire.LinkRequest{}).Properties
+	p["tenant"].Pattern, p["tenant"].MaxLength = api.TenantPattern, api.Ref(128)
+	p["endpoint"].Pattern, p["endpoint"].Not = api.NameForm.Schema.Pattern, api.NameForm.Schema.Not
+	p["name"].Pattern, p["name"].MinLength = api.PrintPattern, nil
+	api.Between(p["for"], time.Second, dispatcher.MaxLinkFor)
+	return api.RefTo[wire.LinkRequest](r)
 }

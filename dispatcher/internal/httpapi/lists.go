@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -28,23 +27,8 @@ type Dead interface {
 	Dead(ctx context.Context, f dispatcher.DeadFilter) (dispatcher.DeadPage, error)
 }
 
-// listServer serves the lists of deliveries and of attempts.
-type listServer struct {
-	Lists     Lists
-	Dead      Dead
-	Attempts  dispatcher.Log
-	Followers Followers
-	Lanes     LaneFinder
-	Endpoints EndpointFinder
-}
-
-// Operations returns the operations of the lists.
-func (s *listServer) Operations() []api.Operation {
-	return slices.Concat(s.listOperations(), s.attemptOperations())
-}
-
 // listOperations returns the operations that list deliveries of any message.
-func (s *listServer) listOperations() []api.Operation {
+func (s *server) listOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "list-deliveries", Method: "GET", Path: "/v1/deliveries", Scope: callers.Read, Link: api.AnyLink,
@@ -68,12 +52,12 @@ func (s *listServer) listOperations() []api.Operation {
 }
 
 // deliveries serves GET /v1/deliveries.
-func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Response, error) {
-	destinations, err := ownDestinations(ctx, q, s.Endpoints)
+func (s *server) deliveries(ctx context.Context, q *api.Request) (*api.Response, error) {
+	destinations, err := s.ownDestinations(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	f, err := deliveryFilter(ctx, s.Lanes, q, destinations)
+	f, err := s.deliveryFilter(ctx, q, destinations)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +67,7 @@ func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Respo
 	}
 	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
 		f.Limit = limit
-		page, err := s.Lists.Deliveries(ctx, f)
+		page, err := s.o.Lists.Deliveries(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -107,13 +91,13 @@ func (s *listServer) deliveries(ctx context.Context, q *api.Request) (*api.Respo
 }
 
 // ended serves GET /v1/endpoints/{id}/deliveries.
-func (s *listServer) ended(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) ended(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.EndedFilter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Since: q.Time("since"), Until: q.Time("until"), Cursor: q.Cursor(), View: q.View,
 	}
 	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
 		f.Limit = limit
-		page, err := s.Lists.Ended(ctx, q.ID(), f)
+		page, err := s.o.Lists.Ended(ctx, q.ID(), f)
 		if err != nil {
 			return nil, err
 		}
@@ -152,15 +136,15 @@ func answerCSV(list []wire.Delivery, next *string, complete wire.Time) (*api.Res
 }
 
 // dead serves GET /v1/dead.
-func (s *listServer) dead(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) dead(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f := dispatcher.DeadFilter{
 		Tenants: q.All("tenant"), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")), Limit: q.Limit(), Cursor: q.Cursor(), View: q.View,
 	}
 	var err error
-	if f.Lanes, err = lanesOf(ctx, s.Lanes, q.All("destination"), f.Tenants); err != nil {
+	if f.Lanes, err = s.lanesOf(ctx, q.All("destination"), f.Tenants); err != nil {
 		return nil, err
 	}
-	page, err := s.Dead.Dead(ctx, f)
+	page, err := s.o.Dead.Dead(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -179,12 +163,12 @@ func wireDead(g *dispatcher.DeadGroup) wire.DeadGroup {
 }
 
 // deliveryFilter parses the parameters of a filter of deliveries, but for the destinations.
-func deliveryFilter(ctx context.Context, finder LaneFinder, q *api.Request, destinations []string) (f dispatcher.Filter, err error) {
+func (s *server) deliveryFilter(ctx context.Context, q *api.Request, destinations []string) (f dispatcher.Filter, err error) {
 	f = dispatcher.Filter{
 		Statuses: api.AsWords[dispatcher.Status](q.All("status")), Reasons: api.AsWords[dispatcher.DeadReason](q.All("dead_reason")),
 		Topics: q.All("topic"), Tenants: q.All("tenant"), Subjects: q.All("subject"), SubjectLike: q.All("subject_like"), SubjectEnds: q.All("subject_ends"),
 		Failed: q.Flag("failed"), Since: q.Time("since"), Until: q.Time("until"), View: q.View,
 	}
-	f.Lanes, err = lanesOf(ctx, finder, destinations, f.Tenants)
+	f.Lanes, err = s.lanesOf(ctx, destinations, f.Tenants)
 	return f, err
 }

@@ -6,9 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -16,8 +16,8 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
-	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Messages reads and changes messages. If there is an archive, it is queried too.
@@ -41,17 +41,6 @@ type MessageLanes interface {
 	MessageLane(ctx context.Context, id, destination string) (dispatcher.Lane, error)
 }
 
-// messageServer serves the calls about messages.
-type messageServer struct {
-	Publisher    Publisher
-	Messages     Messages
-	MessageLanes MessageLanes
-	Policy       dispatcher.Policy
-	Single       int64        // the size limit of the request of one message
-	Tracer       trace.Tracer // nil: nothing is traced
-	Log          *slog.Logger
-}
-
 // messageSubject is a message in a path.
 var messageSubject = &api.Subject{Name: "id", Doc: "The id of the message.", Schema: api.MessageForm.Schema, Example: "order-4711-paid", Check: api.Known(dispatcher.ValidID, dispatcher.ErrNotFound)}
 
@@ -61,26 +50,26 @@ var traceparent = &huma.Param{
 	Description: "The caller's span, by W3C Trace Context. It is kept beside the messages, and is no part of their content. An invalid one is ignored.",
 }
 
-// Operations returns the calls about messages.
-func (s *messageServer) Operations() []api.Operation {
+// messageOperations returns the calls about messages.
+func (s *server) messageOperations() []api.Operation {
 	destination := api.OfText("destination", "Only the delivery to this lane, endpoint, queue (q_<name>), or URL of the message's tenant.", api.DestinationForm)
 	all := api.OfFlag("all", "true: what was delivered is sent again too. What a destination names always is.")
 	published := map[int]any{202: examplePublished, 200: exampleDuplicate}
 	return []api.Operation{
 		{
 			ID: IDPublish, Method: "POST", Path: "/v1/messages", Scope: callers.Publish, FastPath: true,
-			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.publish,
+			Summary: "Publish a message to a URL, to an endpoint, or to every endpoint that matches", Do: s.traced(s.publish),
 			Headers: []*huma.Param{{
 				Name: "Idempotency-Key", In: "header", Schema: keySchema(),
 				Description: "1 to 255 printable characters, which become the id of a message without one. A key that is no valid id becomes idk_ and the first 32 hex digits of its SHA-256. Quotes around the key are removed.",
 			}, traceparent},
-			Body: exampleMessage, Draw: messageSchema, Limit: s.Single, Answers: published,
-			Cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.Policy.MaxBody),
+			Body: exampleMessage, Draw: messageSchema, Limit: s.single, Answers: published,
+			Cure:     fmt.Sprintf(": a message's body has at most %d (MAX_BODY); send less, or raise the setting", s.o.Policy.MaxBody),
 			Problems: []*api.Kind{api.Conflict, api.Unmatched, api.TooMany, api.LaneFull, api.Full, api.Weak, api.Crowded},
 		},
 		{
 			ID: IDBatch, Method: "POST", Path: "/v1/messages/batch", Scope: callers.Publish, FastPath: true,
-			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.publishBatch, Headers: []*huma.Param{traceparent},
+			Summary: "Publish up to 1000 messages, each of which is taken or refused by itself; if none could be stored, the problem has the results", Do: s.traced(s.publishBatch), Headers: []*huma.Param{traceparent},
 			Body: exampleBatch, Draw: batchSchema, Limit: batchBytes, Cure: ", which a batch may have: send several", Answers: map[int]any{202: exampleResults},
 			Problems: []*api.Kind{api.Full, api.Weak, api.Crowded},
 		},
@@ -110,8 +99,8 @@ const (
 )
 
 // message serves GET /v1/messages/{id}.
-func (s *messageServer) message(ctx context.Context, q *api.Request) (*api.Response, error) {
-	view, err := s.Messages.Message(ctx, q.ID())
+func (s *server) message(ctx context.Context, q *api.Request) (*api.Response, error) {
+	view, err := s.o.Messages.Message(ctx, q.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +132,12 @@ func (s *messageServer) message(ctx context.Context, q *api.Request) (*api.Respo
 }
 
 // cancel serves DELETE /v1/messages/{id}.
-func (s *messageServer) cancel(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) cancel(ctx context.Context, q *api.Request) (*api.Response, error) {
 	lane, err := s.destination(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := s.Messages.Cancel(ctx, q.ID(), lane)
+	deliveries, err := s.o.Messages.Cancel(ctx, q.ID(), lane)
 	if err != nil {
 		return nil, elsewhere(q, err)
 	}
@@ -165,12 +154,12 @@ func (s *messageServer) cancel(ctx context.Context, q *api.Request) (*api.Respon
 }
 
 // retry serves POST /v1/messages/{id}/retry.
-func (s *messageServer) retry(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) retry(ctx context.Context, q *api.Request) (*api.Response, error) {
 	lane, err := s.destination(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Messages.Retry(ctx, q.ID(), lane, q.Flag("all") || lane != "")
+	all, err := s.o.Messages.Retry(ctx, q.ID(), lane, q.Flag("all") || lane != "")
 	if err != nil {
 		return nil, elsewhere(q, err)
 	}
@@ -203,9 +192,9 @@ func (s *messageServer) retry(ctx context.Context, q *api.Request) (*api.Respons
 
 // destination returns the lane of the destination that the URL's query names; empty: it names
 // none. A link must name one of its own.
-func (s *messageServer) destination(ctx context.Context, q *api.Request) (lane dispatcher.Lane, err error) {
+func (s *server) destination(ctx context.Context, q *api.Request) (lane dispatcher.Lane, err error) {
 	if text := q.One("destination"); text != "" {
-		lane, err = s.MessageLanes.MessageLane(ctx, q.ID(), text)
+		lane, err = s.o.MessageLanes.MessageLane(ctx, q.ID(), text)
 		if err := elsewhere(q, err); err != nil {
 			return "", unknownDestination(err)
 		}
@@ -251,4 +240,54 @@ func elsewhere(q *api.Request, err error) error {
 		return &api.Problem{Kind: api.NotFound, Detail: "it was never published, is no longer kept, or does not go to this destination"}
 	}
 	return err
+}
+
+// Patterns of fields that only messages have.
+const (
+	aToken = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+	// mediaPattern is of a media type with parameters.
+	mediaPattern  = `^ *` + aToken + `/` + aToken + ` *( *; *` + aToken + ` *= *(` + aToken + `|"([ !#-\[\]-~]|\\[ -~])*") *)*(; *)?$`
+	base64Pattern = `^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$`
+)
+
+// messageSchema returns the schema of a message in requests.
+func messageSchema(r huma.Registry) *huma.Schema {
+	s := api.Input(r, wire.Message{})
+	p := s.Properties
+	p["topic"].Not = api.Matching(`^hookladder\.`)
+	p["subject"].Pattern = api.PrintPattern
+	p["url"].Pattern = api.URLPattern
+	p["endpoint"].Pattern, p["endpoint"].Not = api.NameForm.Schema.Pattern, api.NameForm.Schema.Not
+	p["queue"].Not = api.QueueSchema().Not
+	p["content_type"].Pattern = mediaPattern
+	p["raw_body_base64"].Pattern = base64Pattern
+	p["headers"].AdditionalProperties = api.OrNull(api.HeaderValues())
+	api.Extend(p["headers"], "propertyNames", api.HeaderNames())
+	api.Between(p["timeout"], time.Second, time.Hour)
+	api.Between(p["delay"], 0, ladder.MaxDuration)
+	body := api.Holding("body", &huma.Schema{}) // null is a body
+	api.Never(s,
+		api.Given("url", "endpoint"), api.Given("url", "queue"), api.Given("endpoint", "queue"),
+		api.Given("delay", "deliver_at"),
+		api.Unlike(api.Either(body, api.Given("raw_body"), api.Given("raw_body_base64"))),
+		api.Both(body, api.Given("raw_body")), api.Both(body, api.Given("raw_body_base64")), api.Given("raw_body", "raw_body_base64"),
+		api.Both(api.Unlike(api.Given("queue")), api.Holding("timeout", &huma.Schema{Type: huma.TypeNumber, ExclusiveMinimum: api.Ref(60.0)})),
+	)
+	s.Description = "Exactly one of body, raw_body and raw_body_base64 is needed. At most one of url, endpoint and queue may be there, and one of delay and deliver_at. In a field that may be left out, null means the same, but in body."
+	return api.RefTo[wire.Message](r)
+}
+
+// batchSchema returns the schema of a batch. publish has drawn its messages before.
+func batchSchema(r huma.Registry) *huma.Schema {
+	s := api.Input(r, wire.Batch{})
+	s.Properties["messages"].Nullable = false
+	return api.RefTo[wire.Batch](r)
+}
+
+// keySchema returns the schema of an Idempotency-Key, with or without quotes.
+func keySchema() *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString, MinLength: api.Ref(1), MaxLength: api.Ref(longestKey + 2), Pattern: api.PrintPattern}
+	quoted := api.Matching(`^"[\s\S]*"$`)
+	api.Never(s, api.Matching(`^""$`), api.Both(api.Unlike(quoted), &huma.Schema{MinLength: api.Ref(longestKey + 1)}))
+	return s
 }

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +43,40 @@ func TestWhatTheStoreAnswersBecomesAStatus(t *testing.T) {
 			require.NotContains(t, w.Body.String(), "secret detail")
 		}
 	}
+}
+
+// Each mistake of a first request gets an answer that names what there is instead.
+func TestAMistakeInARequestIsAnsweredWithItsCure(t *testing.T) {
+	h := newTestAPI(t, &Fake{})
+	for line, want := range map[string]string{
+		`POST /v1/messages {"topic":"a","data":1}`:                      "$.data\",\"detail\":\"is unknown; known are topic, url, body, ",
+		`POST /v1/messages [{"topic":"a","body":1}]`:                    "POST /v1/messages/batch accepts several, as {\\\"messages\\\":[…]}",
+		`POST /v1/messages "a"`:                                         "must be an object with fields; known are topic, url, body, ",
+		`POST /v1/messages/batch [{"topic":"a","body":1}]`:              "must be an object with the list in a field: {\\\"messages\\\":[…]}",
+		`POST /v1/messages/batch {"topic":"a"}`:                         "is unknown; known is messages, the list of them",
+		`GET /v1/messages `:                                             "GET /v1/deliveries lists the published messages",
+		`POST /v1/endpoints {"url":"https://x.example","topic":"a"}`:    "is unknown; known are ",
+		`POST /v1/endpoints {"url":"https://x.example","rate":100}`:     `must be a text such as \"100/s\"`,
+		`POST /v1/deliveries/retry {"tenant":"x","state":"dead"}`:       "$.state\",\"detail\":\"is unknown; known are ",
+		`POST /v1/deliveries/retry {"tenant":"x","rate":0}`:             "must be 1 to 100000 a second, a minute or an hour, such as 100/s",
+		`POST /v1/queues/orders/take {"count":5}`:                       "is unknown; known are max, lease, wait",
+		`POST /v1/queues/orders/settle []`:                              "must be an object with fields; known are results",
+		`POST /v1/queues/orders/settle {"results":[{"id":"x"}]}`:        "must be the id of a delivery, as take answered it",
+		`POST /v1/links {"ttl":"60d"}`:                                  "$.ttl\",\"detail\":\"is unknown; known are tenant, for",
+		`GET /v1/stats?x=1 `:                                            "is unknown: this call has no parameters",
+		`POST /v1/messages {"topic":"a","endpoint":"e","endpoint":"f"}`: "is there twice in one object",
+	} {
+		method, rest, _ := strings.Cut(line, " ")
+		path, body, _ := strings.Cut(rest, " ")
+		w := Serve(h, newTestRequest(method, path, body))
+		require.GreaterOrEqual(t, w.Code, 400, line)
+		require.Contains(t, w.Body.String(), want, line)
+	}
+
+	keyed := newTestAPI(t, &Fake{}, WithKeys(t, Keys()))
+	r := newTestRequest("POST", "/v1/queues/orders/take", "{}")
+	r.Header.Set("Authorization", "Bearer "+PublishKey)
+	w := Serve(keyed, r)
+	require.Equal(t, 403, w.Code)
+	require.Contains(t, w.Body.String(), "lacks the scope consume, or consume@orders for this one alone")
 }

@@ -1,9 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
+	"github.com/hookladder/hookladder/dispatcher/internal/input"
 	"github.com/hookladder/hookladder/dispatcher/trace"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
@@ -56,26 +60,19 @@ func SingleBytes(maxBody int, budget int64) int64 {
 func PlainBytes(maxBody int) int64 { return int64(maxBody)*4/3 + envelope }
 
 // publish serves POST /v1/messages.
-func (s *messageServer) publish(ctx context.Context, q *api.Request) (*api.Response, error) {
-	ctx, t := s.begin(ctx, q)
-	answer, err := s.publishOne(ctx, q, t)
-	t.end(answer, err)
-	return answer, err
-}
-
-func (s *messageServer) publishOne(ctx context.Context, q *api.Request, t publishTrace) (*api.Response, error) {
+func (s *server) publish(ctx context.Context, q *api.Request, t publishTrace) (*api.Response, error) {
 	p, err := api.Decode(q, decodeMessage)
 	if err != nil {
 		return nil, err
 	}
 	takeKey(&p, q.HTTP.Header["Idempotency-Key"])
-	if bad := judge(&p, api.Single, s.Policy); bad != nil {
+	if bad := judge(&p, api.Single, s.o.Policy); bad != nil {
 		return nil, bad
 	}
 	q.Writer.Handed = true
 	m := p.Value
 	m.Trace = t.kept
-	results, err := s.Publisher.Publish(ctx, []*dispatcher.Message{m})
+	results, err := s.o.Publisher.Publish(ctx, []*dispatcher.Message{m})
 	if err != nil {
 		return nil, err
 	}
@@ -255,13 +252,23 @@ type publishTrace struct {
 	kept *trace.Context // nil: the caller has none either
 }
 
-// begin begins the span of a publish, if the program is traced. The caller's traceparent names its
+// traced serves a call that publishes, in its span.
+func (s *server) traced(do func(context.Context, *api.Request, publishTrace) (*api.Response, error)) func(context.Context, *api.Request) (*api.Response, error) {
+	return func(ctx context.Context, q *api.Request) (*api.Response, error) {
+		ctx, t := s.tracePublish(ctx, q)
+		answer, err := do(ctx, q, t)
+		t.end(answer, err)
+		return answer, err
+	}
+}
+
+// tracePublish begins the span of a publish, if the program is traced. The caller's traceparent names its
 // parent.
-func (s *messageServer) begin(ctx context.Context, q *api.Request) (context.Context, publishTrace) {
-	if s.Tracer == nil {
+func (s *server) tracePublish(ctx context.Context, q *api.Request) (context.Context, publishTrace) {
+	if s.o.Tracer == nil {
 		return ctx, publishTrace{kept: s.callersTrace(ctx, q)}
 	}
-	ctx, span := s.Tracer.Begin(ctx, q.Span("publish", trace.Send))
+	ctx, span := s.o.Tracer.Begin(ctx, q.Span("publish", trace.Send))
 	if span.Recorded() {
 		c := span.Context()
 		return ctx, publishTrace{span: span, kept: &c}
@@ -279,13 +286,13 @@ func (t publishTrace) end(answer *api.Response, err error) {
 }
 
 // callersTrace returns the caller's context, or nil if it has no valid one.
-func (s *messageServer) callersTrace(ctx context.Context, q *api.Request) *trace.Context {
+func (s *server) callersTrace(ctx context.Context, q *api.Request) *trace.Context {
 	if q.HTTP.Header[trace.Header] == nil {
 		return nil
 	}
 	c := q.TraceParent()
 	if c.IsZero() {
-		s.Log.DebugContext(ctx, "the traceparent of a publish is invalid and was ignored")
+		s.o.Log.DebugContext(ctx, "the traceparent of a publish is invalid and was ignored")
 		return nil
 	}
 	return &c
@@ -307,4 +314,399 @@ func (t publishTrace) note(m *dispatcher.Message, r *dispatcher.Published) {
 		attrs = append(attrs, slog.String(trace.Destination, string(r.Deliveries[0].ID.Lane)))
 	}
 	t.span.Set(attrs...)
+}
+
+// publishBatch serves POST /v1/messages/batch. The engine gets the valid messages in one call,
+// even if others are invalid.
+func (s *server) publishBatch(ctx context.Context, q *api.Request, t publishTrace) (*api.Response, error) {
+	if q.HTTP.Header["Idempotency-Key"] != nil {
+		return nil, api.WrongField("header.Idempotency-Key", "names one message: give each message of a batch its id")
+	}
+	b, err := api.Decode(q, decodeBatch)
+	if err != nil {
+		return nil, err
+	}
+	if err := api.WrongFields(b.wrong); err != nil {
+		return nil, err
+	}
+	o := outcomes{bad: make([]*api.Problem, len(b.messages)), good: make([]*dispatcher.Message, 0, len(b.messages)), reads: q.Reads}
+	for i := range b.messages {
+		if o.bad[i] = judge(&b.messages[i], api.BatchIndex(i), s.o.Policy); o.bad[i] == nil {
+			b.messages[i].Value.Trace = t.kept
+			o.good = append(o.good, b.messages[i].Value)
+		} else {
+			q.Writer.Refusal = o.bad[i]
+		}
+	}
+	if t.span != nil {
+		t.span.Set(slog.Int(trace.Messages, len(b.messages)))
+	}
+	q.Writer.Handed, q.Writer.Refused = true, len(o.bad)-len(o.good)
+	if len(o.good) > 0 {
+		if o.results, err = s.o.Publisher.Publish(ctx, o.good); err != nil {
+			return nil, err
+		}
+		if len(o.results) != len(o.good) {
+			return nil, fmt.Errorf("publish batch: %d results for %d messages", len(o.results), len(o.good))
+		}
+	}
+	buf := api.Borrow(answerBytes * len(o.bad))
+	_, _ = buf.Write(s.appendBatch(ctx, buf.AvailableBuffer(), &o))
+	if o.refused != nil {
+		q.Writer.Refusal = o.refused
+	}
+	if o.away != nil && !o.taken { // nothing was stored: the response is a problem that contains the results
+		defer api.Release(buf)
+		body := o.away.Body()
+		return o.away.Response(append(append(body[:len(body)-1], ','), buf.Bytes()[1:]...)), nil
+	}
+	return &api.Response{Status: http.StatusAccepted, ContentType: api.MediaJSON, Body: buf.Bytes(), Borrowed: buf}, nil
+}
+
+// outcomes has the results of the messages of a batch.
+type outcomes struct {
+	bad     []*api.Problem        // one for each message; nil: it is valid
+	good    []*dispatcher.Message // messages that the engine got
+	results []dispatcher.Published
+	reads   bool // the caller has the scope read
+
+	taken   bool         // one result is 200 or 202
+	refused *api.Problem // of one that the engine refused; nil: none
+	away    *api.Problem // with status 503, the one with the longest Retry-After; nil: none
+}
+
+// appendBatch appends the response that each message would get from its own call.
+func (s *server) appendBatch(ctx context.Context, b []byte, o *outcomes) []byte {
+	b = append(b, `{"results":[`...)
+	next := 0
+	for i, p := range o.bad {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if p != nil {
+			b = appendProblem(b, p)
+			continue
+		}
+		msg, result := o.good[next], &o.results[next]
+		next++
+		if err := refused(result, api.BatchIndex(i)); err != nil {
+			p := api.LoggedProblem(ctx, s.o.Log, err)
+			o.refused = p
+			if p.Kind.Status == http.StatusServiceUnavailable && (o.away == nil || p.Kind.Retry > o.away.Kind.Retry) {
+				o.away = p
+			}
+			b = appendProblem(b, p)
+			continue
+		}
+		o.taken = true
+		b = appendResult(b, publishedStatus(result))
+		b = append(appendPublished(b, msg, result, o.reads), '}')
+	}
+	return append(b, "]}"...)
+}
+
+// appendResult appends the start of a batch result.
+func appendResult(b []byte, status int) []byte {
+	b = strconv.AppendInt(append(b, `{"status":`...), int64(status), 10)
+	return append(b, ',')
+}
+
+// appendProblem appends the result of a message that was not accepted.
+func appendProblem(b []byte, p *api.Problem) []byte {
+	b = append(appendResult(b, p.Kind.Status), `"problem":`...)
+	b = append(b, p.Body()...)
+	return append(b, '}')
+}
+
+// maxBatch is the highest number of messages in one call, as in the contract.
+const maxBatch = 1000
+
+// decodedMessage is a message of a publish.
+type decodedMessage = api.Decoded[dispatcher.Message]
+
+// messageFields lists all fields of the contract.
+var messageFields = api.Fieldset[dispatcher.Message]{
+	{Name: "topic", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.Topic, v) }},
+	{Name: "url", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.URL, v) }},
+	{Name: "body", Set: setBody, Null: api.Itself},
+	{Name: "id", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.ID, v) }},
+	{Name: "tenant", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Tenant, v) }},
+	{Name: "subject", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Subject, v) }},
+	{Name: "raw_body", Set: setRawBody},
+	{Name: "raw_body_base64", Set: setRawBodyBase64},
+	{Name: "content_type", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Text(&m.ContentType, v) }},
+	{Name: "delay", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Duration(&m.Delay, v) }},
+	{Name: "deliver_at", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Moment(&m.DeliverAt, v) }},
+	{Name: "expires_at", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Moment(&m.ExpiresAt, v) }},
+	{Name: "headers", Set: setHeaders},
+	{Name: "ladder", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Rungs(&m.Ladder, v) }},
+	{Name: "max_attempts", Set: setMaxAttempts},
+	{Name: "timeout", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Timeout(&m.Timeout, v) }},
+	{Name: "success", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.SuccessRule(&m.Success, v) }},
+	{Name: "endpoint", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Endpoint, v) }},
+	{Name: "ordering_key", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.OrderingKey, v) }},
+	{Name: "require_match", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Boolean(&m.RequireMatch, v) }},
+	{Name: "queue", Set: func(m *dispatcher.Message, v jsontext.Value) error { return api.Filled(&m.Queue, v) }},
+}
+
+// These fields differ between a missing and an empty value.
+var (
+	bitBody          = messageFields.Bit("body")
+	bitRawBody       = messageFields.Bit("raw_body")
+	bitRawBodyBase64 = messageFields.Bit("raw_body_base64")
+	bitContentType   = messageFields.Bit("content_type")
+	bitDelay         = messageFields.Bit("delay")
+	bitDeliverAt     = messageFields.Bit("deliver_at")
+	bitID            = messageFields.Bit("id")
+)
+
+// decodeMessage parses the body of POST /v1/messages.
+func decodeMessage(d *api.Decoder) (p decodedMessage) {
+	if d.Peek() == '[' {
+		d.Skip()
+		p.Fault("$", "must be an object: one message. POST /v1/messages/batch accepts several, as {\"messages\":[…]}")
+		return p
+	}
+	return decodeAt(d, api.Single)
+}
+
+// batch is the body of POST /v1/messages/batch.
+type batch struct {
+	messages []decodedMessage
+	wrong    []dispatcher.FieldError // errors in the surrounding object: then no message is accepted
+}
+
+func decodeBatch(d *api.Decoder) (b batch) {
+	if !d.Object() {
+		b.fault("$", "must be an object with the list in a field: {\"messages\":[…]}")
+		return b
+	}
+	for raw := range d.Members() {
+		name := string(api.Unquoted(raw))
+		switch {
+		case name == "messages" && d.Peek() == '[':
+			b.messages = decodeMessages(d)
+			continue
+		case name == "messages":
+			b.fault("$.messages", "must be a list")
+		case len(b.wrong) < api.MaxFaults:
+			b.fault("$"+input.Member(name), "is unknown; known is messages, the list of them")
+		}
+		d.Skip()
+	}
+	if len(b.wrong) == 0 && (len(b.messages) == 0 || len(b.messages) > maxBatch) {
+		b.fault("$.messages", "must have 1 to 1000 messages")
+	}
+	return b
+}
+
+func (b *batch) fault(path, detail string) {
+	b.wrong = append(b.wrong, dispatcher.FieldError{Path: path, Detail: detail})
+}
+
+// decodeMessages parses the list of a batch, and skips messages beyond the limit.
+func decodeMessages(d *api.Decoder) (all []decodedMessage) {
+	d.Token()
+	for n := 0; d.Err == nil && d.Peek() != ']'; n++ {
+		if n > maxBatch {
+			d.Skip()
+			continue
+		}
+		all = append(all, decodeAt(d, api.BatchIndex(n)))
+	}
+	d.Token()
+	return all
+}
+
+// decodeAt parses one message.
+func decodeAt(d *api.Decoder, at api.BatchIndex) decodedMessage {
+	p := messageFields.Fill(d, at, &dispatcher.Message{})
+	complete(&p, at)
+	return p
+}
+
+// complete checks fields that depend on each other, and sets defaults.
+func complete(p *decodedMessage, at api.BatchIndex) {
+	if p.Value == nil {
+		return
+	}
+	switch bodies := p.Given & (bitBody | bitRawBody | bitRawBodyBase64); {
+	case bodies == 0:
+		p.Value.ContentType = api.MediaJSON // otherwise there would be another error about it
+		p.Fault(at.Path()+".body", "one of body, raw_body and raw_body_base64 is needed")
+	case bodies&(bodies-1) != 0:
+		p.Value.ContentType = api.MediaJSON
+		p.Fault(at.Path()+".body", "give one of body, raw_body and raw_body_base64, not several; null is a body")
+	case p.Has(bitContentType):
+	case bodies == bitBody:
+		p.Value.ContentType = api.MediaJSON
+	case bodies == bitRawBody:
+		p.Value.ContentType = "text/plain; charset=utf-8"
+	default:
+		p.Value.ContentType = "application/octet-stream"
+	}
+	if p.Has(bitDelay) && p.Has(bitDeliverAt) {
+		p.Fault(at.Path()+".delay", "give delay or deliver_at, not both")
+	}
+}
+
+// setBody keeps the value byte for byte.
+func setBody(m *dispatcher.Message, v jsontext.Value) error {
+	if api.Nests(v) {
+		return api.TooDeep()
+	}
+	m.Body = bytes.Clone(v)
+	return nil
+}
+
+func setRawBody(m *dispatcher.Message, v jsontext.Value) error {
+	if v.Kind() != '"' {
+		return api.ErrText
+	}
+	var err error
+	m.Body, err = jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if len(m.Body) < cap(m.Body)/2 { // an escape takes up to six bytes for one, and the engine must not keep that unused memory
+		m.Body = bytes.Clone(m.Body)
+	}
+	return err
+}
+
+func setRawBodyBase64(m *dispatcher.Message, v jsontext.Value) error {
+	var coded string
+	if err := api.Text(&coded, v); err != nil {
+		return err
+	}
+	body, err := base64.StdEncoding.Strict().DecodeString(coded)
+	if err != nil || base64.StdEncoding.EncodedLen(len(body)) != len(coded) { // the decoder ignores line ends
+		return errors.New("must be base64 with padding")
+	}
+	m.Body = body
+	return nil
+}
+
+// setHeaders parses an object of texts, in its order.
+func setHeaders(m *dispatcher.Message, v jsontext.Value) error {
+	all, err := api.HeaderTexts(v, dispatcher.MaxHeaders)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if !t.Null { // null omits the header
+			m.Headers = append(m.Headers, dispatcher.Header{Name: t.Name, Value: t.Text})
+		}
+	}
+	return nil
+}
+
+// setMaxAttempts parses a number. It refuses 0, because 0 means no limit internally.
+func setMaxAttempts(m *dispatcher.Message, v jsontext.Value) error {
+	n, ok := api.Whole(v)
+	if !ok || n < 1 || n > 101 {
+		return errors.New("must be a whole number of 1 to 101")
+	}
+	m.MaxAttempts = n
+	return nil
+}
+
+// wireMessage returns a message for a response, without its body. It hides the values of the
+// headers, because they may be secret.
+func wireMessage(r dispatcher.MessageView) wire.MessageView {
+	m := &r.Message
+	w := wire.MessageView{
+		Message: wire.Message{
+			ID: m.ID, Topic: m.Topic, Tenant: m.Tenant, Subject: m.Subject, URL: m.URL, Endpoint: m.Endpoint, Queue: m.Queue,
+			OrderingKey: m.OrderingKey,
+			ContentType: m.ContentType,
+			Delay:       wire.Duration(m.Delay),
+			DeliverAt:   wire.Time{Time: m.DeliverAt},
+			ExpiresAt:   wire.Time{Time: m.ExpiresAt},
+			Ladder:      m.Ladder,
+			MaxAttempts: m.MaxAttempts,
+			Timeout:     wire.Duration(m.Timeout),
+			Success:     api.Success(m.Success),
+		},
+		CreatedAt:  wire.Time{Time: m.CreatedAt},
+		Deliveries: api.Convert(r.Deliveries, api.Delivery),
+		Incomplete: r.Incomplete,
+	}
+	if len(m.Headers) > 0 {
+		w.Headers = make(map[string]string, len(m.Headers))
+		for _, h := range m.Headers {
+			w.Headers[h.Name] = wire.Hidden
+		}
+	}
+	return w
+}
+
+// setWireBody sets a body as JSON, text or base64.
+func setWireBody(w *wire.Message, m *dispatcher.Message) {
+	switch {
+	case api.IsJSON(m.ContentType) && utf8.Valid(m.Body) && json.Valid(m.Body):
+		w.Body = m.Body
+	case utf8.Valid(m.Body):
+		text := string(m.Body)
+		w.RawBody = &text
+	default:
+		w.RawBodyBase64 = m.Body
+	}
+}
+
+// ReadRow parses a row of an outbox with the checks of POST /v1/messages. The row has the JSON of the
+// fields, and the body unless the JSON has it. A nil message was too large to be read. If the row
+// is no valid message, m is nil and ReadRow returns a refusal.
+func ReadRow(id string, message, body []byte, policy dispatcher.Policy) (m *dispatcher.Message, status int, refusal []byte) {
+	if message == nil {
+		bad := &api.Problem{Kind: api.TooLarge, Detail: fmt.Sprintf("its body may have %d bytes (MAX_BODY): send less, or raise the setting", policy.MaxBody)}
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	d := api.Lend(message)
+	defer d.Free()
+	p := messageFields.Fill(d, api.Single, &dispatcher.Message{})
+	if d.End(); d.Err != nil {
+		bad, _ := api.ProblemFor(api.MalformedJSON(d.Err))
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	if p.Value != nil {
+		if p.Has(bitID) && p.Value.ID != id {
+			p.Fault("$.id", "is not the id of the row")
+		}
+		p.Value.ID, p.Given = id, p.Given|bitID
+		if body != nil {
+			giveBody(&p, d, body)
+		}
+	}
+	complete(&p, api.Single)
+	if bad := judge(&p, api.Single, policy); bad != nil {
+		return nil, bad.Kind.Status, bad.Body()
+	}
+	return p.Value, 0, nil
+}
+
+// giveBody sets the body of a row. Without a content type it has to be JSON, as in the field.
+func giveBody(p *decodedMessage, d *api.Decoder, body []byte) {
+	if p.Has(bitBody | bitRawBody | bitRawBodyBase64) {
+		p.Fault("$.body", "give the body in the message or beside it, not both")
+		return
+	}
+	p.Value.Body, p.Given = body, p.Given|bitBody
+	if p.Has(bitContentType) {
+		return
+	}
+	d.Reset(bytes.NewBuffer(body))
+	v := d.Value()
+	switch d.End(); {
+	case d.Err != nil:
+		p.Fault("$.body", "is not JSON: give the content_type of any other body")
+	case api.Nests(v):
+		p.Fault("$.body", fmt.Sprintf("nests deeper than %d: give its content_type, and it is not read", api.MaxDepth))
+	}
+}
+
+// RowOutcome returns the status and the refusal that POST /v1/messages would return.
+func RowOutcome(r *dispatcher.Published) (status int, refusal []byte) {
+	if err := refused(r, api.Single); err != nil {
+		p, _ := api.ProblemFor(err)
+		return p.Kind.Status, p.Body()
+	}
+	return publishedStatus(r), nil
 }

@@ -32,7 +32,7 @@ const (
 // Calls returns the names of all calls, each with its usual statuses. All other statuses of a
 // call are rare, and share one count.
 func Calls() map[string][]int {
-	s := &server{figures: http.NotFoundHandler()}
+	s := &server{o: Options{Metrics: http.NotFoundHandler()}}
 	calls := map[string][]int{
 		callOther:    {http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed},
 		callDocument: {http.StatusOK},
@@ -64,24 +64,24 @@ func (s *server) logCall(w *api.ResponseWriter, r *http.Request) {
 		status = http.StatusOK
 	}
 	refused := 400 <= status && status < 500
-	if s.counter != nil {
-		s.counter.Requested(w.Call, status, time.Since(w.Began))
+	if s.o.Counter != nil {
+		s.o.Counter.Requested(w.Call, status, time.Since(w.Began))
 		switch {
 		case w.Refused > 0:
-			s.counter.Refused(w.Refused)
+			s.o.Counter.Refused(w.Refused)
 		case refused && publishes(w) && !w.Handed:
-			s.counter.Refused(1)
+			s.o.Counter.Refused(1)
 		}
 	}
 	if w.Refusal == nil || w.Refusal.Kind.Status >= 500 { // our own failures are logged elsewhere
 		return
 	}
 	ctx := r.Context()
-	if s.log.Enabled(ctx, slog.LevelDebug) {
-		s.log.LogAttrs(ctx, slog.LevelDebug, "request refused", why(w)...)
+	if s.o.Log.Enabled(ctx, slog.LevelDebug) {
+		s.o.Log.LogAttrs(ctx, slog.LevelDebug, "request refused", why(w)...)
 	}
 	if status := w.Refusal.Kind.Status; status == http.StatusUnauthorized || status == http.StatusForbidden || publishes(w) {
-		s.refusals.note(ctx, s.log, w, r)
+		s.refusals.note(ctx, s.o.Log, w, r)
 	}
 }
 

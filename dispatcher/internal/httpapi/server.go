@@ -1,16 +1,16 @@
 // Package httpapi serves the HTTP API: it checks the caller's key and the request, calls a
 // part of the process, and writes the response. Package api has its requests and responses.
 //
-// Each noun has a file: messages.go (publish.go beside it), lists.go, jobs.go, takers_take.go,
+// Each noun has a file: messages.go (publish.go beside it), lists.go, jobs.go, takers.go,
 // endpoints.go, lanes.go, links.go. It has the rows of the noun's operations, their handlers,
 // and the interface of the part that they call. Options names the value behind each of these
 // interfaces.
 //
-// operations.go joins the rows to the list of all operations. handle.go serves each: it
-// checks the caller (auth.go), the name in the path, and the parameters of the query. A row
+// The method operations joins the rows to the list of all operations, and handle serves each:
+// it checks the caller (auth.go), the name in the path, and the parameters of the query. A row
 // says which keys and which links of merchants may call the operation. linked.go narrows the
 // calls of links to their own data. The document at /openapi.json (openapi.go), the rights of
-// pages (rights.go), the audit (audit.go) and the metrics are made from the same list. The
+// pages (May), the audit (audit.go) and the metrics are made from the same list. The
 // calls about the process itself are in stats.go.
 //
 // A list is a row whose query ends with api.OfPage, and a handler that makes a filter of the
@@ -28,6 +28,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -76,19 +77,15 @@ const mostWaiting = 1000
 
 // server serves the API.
 type server struct {
-	o         Options // the ports
-	keys      *callers.KeyRing
-	strangers bool // callers from anywhere are allowed; without keys they have no scope either
-	bodies    *api.Bodies
-	single    int64        // maximum size of the request of one message
-	figures   http.Handler // nil: there is no GET /metrics
-	log       *slog.Logger
+	o         Options // with their defaults
+	strangers bool    // callers from anywhere are allowed; without keys they have no scope either
+	single    int64   // maximum size of the request of one message
 	mux       *http.ServeMux
-	counter   Counter // nil: responses are not counted
 	refusals  refusals
 	fastPath  map[string]http.HandlerFunc // by path: the most frequent POSTs, which need no mux
 	waiting   *callers.Shares
 	allowed   func(*api.Request) bool // stillAllowed
+	queues    queueSet
 }
 
 // New returns the handler of the API.
@@ -117,19 +114,30 @@ func NewBodies(most int64, maxBody int) *api.Bodies {
 }
 
 func newServer(o Options) *server {
-	s := &server{
-		o: o, keys: o.Keys, bodies: o.Bodies, figures: o.Metrics, counter: o.Counter, log: o.Log,
-		mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{},
-		waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting)),
+	if o.Keys == nil {
+		o.Keys = callers.NewKeyRing(callers.APIKeys{})
 	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &server{o: o, mux: http.NewServeMux(), fastPath: map[string]http.HandlerFunc{}, waiting: callers.NewWaiting(cmp.Or(o.Waiting, mostWaiting))}
 	s.allowed = s.stillAllowed
-	if s.keys == nil {
-		s.keys = callers.NewKeyRing(callers.APIKeys{})
-	}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
 	return s
+}
+
+// operations returns all operations: the rows of each noun, and of the process.
+func (s *server) operations() []api.Operation {
+	return slices.Concat(
+		s.messageOperations(),
+		s.listOperations(), s.attemptOperations(),
+		s.jobOperations(),
+		s.takerOperations(),
+		s.endpointOperations(), s.holdOperations(), s.secretOperations(),
+		s.laneOperations(),
+		s.linkOperations(),
+		s.auditOperations(),
+		s.metricsOperations(), s.healthOperations(), s.plainOperations(),
+	)
 }
 
 // NewOpen returns the handler of a separate address that all callers can reach: /metrics for a
@@ -183,7 +191,7 @@ func (s *server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer w.Reserved.End()
 	defer s.logCall(w, r)
 	defer s.recover(w, r)
-	if s.keys.Keys().Empty() {
+	if s.o.Keys.Keys().Empty() {
 		if p := local(r); p != nil {
 			w.Refuse(p)
 			return
@@ -212,7 +220,7 @@ func (s *server) begin(w http.ResponseWriter) *api.ResponseWriter {
 	if s.o.Forgets {
 		h[wire.HeaderStore] = forgets
 	}
-	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.bodies}}
+	return &api.ResponseWriter{ResponseWriter: w, Call: callOther, Reserved: api.Reservation{From: s.o.Bodies}}
 }
 
 // unclean checks a path in its sent form, like the mux, because it may contain an escaped URL.
@@ -231,7 +239,7 @@ func (s *server) recover(w *api.ResponseWriter, r *http.Request) {
 	if v == http.ErrAbortHandler {
 		panic(v)
 	}
-	s.log.ErrorContext(r.Context(), "request panicked",
+	s.o.Log.ErrorContext(r.Context(), "request panicked",
 		"method", r.Method, "route", r.Pattern, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 	if w.Begun {
 		panic(http.ErrAbortHandler)
@@ -271,5 +279,74 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 
 // problem converts an error to a problem, and logs an unknown error.
 func (s *server) problem(ctx context.Context, err error) *api.Problem {
-	return api.LoggedProblem(ctx, s.log, err)
+	return api.LoggedProblem(ctx, s.o.Log, err)
+}
+
+// handle routes to an operation. It checks the key and the request, and writes the response of
+// the operation, or a problem.
+func (s *server) handle(o api.Operation) {
+	pattern := o.Method + " " + o.Path
+	h := func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*api.ResponseWriter)
+		r.Pattern = pattern
+		k, ok := s.authorised(w, r, &o)
+		if !ok {
+			return
+		}
+		ctx := r.Context()
+		if o.Audit != "" { // changes are stored with their caller
+			ctx = dispatcher.WithCaller(ctx, w.By)
+		}
+		q := &api.Request{HTTP: r, Writer: w, Operation: &o, Owner: k.Owner(), Reads: k.Scope.Allows(callers.Read), Bodies: k.Scope.Allows(callers.Bodies), Audit: s.o.Audit, Waiting: s.waiting, Allowed: s.allowed}
+		if !o.FastPath { // because a fast call has no other limit per caller
+			ctx = callers.With(ctx, w.Caller)
+		}
+		c, _ := dispatcher.BrowserOf(ctx)
+		q.View = c.View
+		var answer *api.Response
+		err := q.Check()
+		if err == nil && q.Linked() {
+			err = s.narrow(ctx, q)
+		}
+		if err == nil {
+			s.recordNamed(ctx, q)
+			answer, err = o.Do(ctx, q)
+			q.RecordResult(ctx, answer, err)
+		}
+		switch {
+		case err != nil:
+			p := s.problem(ctx, err).ForMethod(r.Method)
+			if q.Linked() {
+				p = outwardProblem(p)
+			}
+			w.Refuse(p)
+		case answer != nil:
+			answer.Write(w)
+		}
+	}
+	s.mux.HandleFunc(pattern, h)
+	if o.FastPath {
+		s.fastPath[o.Path] = h
+	}
+}
+
+// register routes to all operations, and to the document that describes them. The document is
+// built on its first request, because it costs more than the rest of a start.
+func (s *server) register(version string) {
+	all := s.operations()
+	for _, o := range all {
+		s.handle(o)
+	}
+	written := sync.OnceValues(func() ([]byte, error) { return describeAPI(all, version) })
+	s.mux.HandleFunc("GET /openapi.json", func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*api.ResponseWriter)
+		w.Call = callDocument
+		text, err := written()
+		if err != nil {
+			w.Refuse(s.problem(r.Context(), err).ForMethod(r.Method))
+			return
+		}
+		w.Header().Set("Content-Type", api.MediaJSON)
+		_, _ = w.Write(text) // it fails if the caller is gone
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +41,7 @@ type Readiness interface {
 
 // plainOperations returns the operations of the whole process.
 func (s *server) plainOperations() []api.Operation {
-	return slices.Concat(s.metricsOperations(), s.healthOperations(), []api.Operation{{
+	return []api.Operation{{
 		ID: "stats", Method: "GET", Path: "/v1/stats", Scope: callers.Read,
 		Summary: "Count the deliveries and lanes of the queue", Do: s.stats,
 		Answers: api.OK(exampleStats),
@@ -56,12 +55,12 @@ func (s *server) plainOperations() []api.Operation {
 		Summary: "Do due work, wait until nothing is due, and return when to call again: for platforms that scale to zero", Do: s.tick,
 		Query:   []*api.Param{ofTicks("for", "How long to wait at most: 1s to 1m. Where an instance that died may hold deliveries it takes 10s, however short this is.")},
 		Answers: api.OK(exampleTick), Problems: []*api.Kind{api.AcceptsOnly, api.Waiting},
-	}})
+	}}
 }
 
 // metricsOperations returns none if there are no metrics.
 func (s *server) metricsOperations() []api.Operation {
-	if s.figures == nil {
+	if s.o.Metrics == nil {
 		return nil
 	}
 	return []api.Operation{{
@@ -242,7 +241,7 @@ func wireStore(i dispatcher.StoreInfo) wire.Store {
 func (s *server) metrics(ctx context.Context, q *api.Request) (*api.Response, error) {
 	r := q.HTTP.Clone(ctx)
 	r.Header.Del("Accept-Encoding") // no response of the API is compressed
-	s.figures.ServeHTTP(q.Writer, r)
+	s.o.Metrics.ServeHTTP(q.Writer, r)
 	return nil, nil
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/client"
@@ -24,7 +26,7 @@ type Followers interface {
 }
 
 // attemptOperations returns the operations about attempts.
-func (s *listServer) attemptOperations() []api.Operation {
+func (s *server) attemptOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "list-attempts", Method: "GET", Path: "/v1/attempts", Scope: callers.Read, Link: api.AnyLink,
@@ -43,7 +45,7 @@ func (s *listServer) attemptOperations() []api.Operation {
 }
 
 // attempts serves GET /v1/attempts.
-func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) attempts(ctx context.Context, q *api.Request) (*api.Response, error) {
 	f, err := s.logFilter(ctx, q)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Respons
 		return nil, s.followAttempts(ctx, q, f)
 	}
 	return api.Fitting(q.Limit(), func(limit int) (*api.Response, error) {
-		page, err := s.Attempts.ReadLog(ctx, f, limit, q.Cursor())
+		page, err := s.o.Attempts.ReadLog(ctx, f, limit, q.Cursor())
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +72,7 @@ func (s *listServer) attempts(ctx context.Context, q *api.Request) (*api.Respons
 
 // followAttempts serves GET /v1/attempts as an event stream. It returns an error only if
 // nothing was written.
-func (s *listServer) followAttempts(ctx context.Context, q *api.Request, f dispatcher.LogFilter) error {
+func (s *server) followAttempts(ctx context.Context, q *api.Request, f dispatcher.LogFilter) error {
 	for _, name := range []string{"limit", "cursor"} {
 		if q.Query.Has(name) {
 			return api.WrongField("query."+name, "an event stream has no pages: leave it out")
@@ -82,7 +84,7 @@ func (s *listServer) followAttempts(ctx context.Context, q *api.Request, f dispa
 	}
 	defer leave()
 	out := NewStream(q.Writer)
-	err := s.Followers.FollowLog(ctx, f, q.HTTP.Header.Get(lastEventID), func(all []dispatcher.LogEvent) error {
+	err := s.o.Followers.FollowLog(ctx, f, q.HTTP.Header.Get(lastEventID), func(all []dispatcher.LogEvent) error {
 		if !q.StillAllowed() {
 			return api.ErrKeyGone
 		}
@@ -148,17 +150,17 @@ func logged(q *api.Request, l *dispatcher.Logged) wire.LoggedAttempt {
 	return w
 }
 
-func (s *listServer) logFilter(ctx context.Context, q *api.Request) (f dispatcher.LogFilter, err error) {
+func (s *server) logFilter(ctx context.Context, q *api.Request) (f dispatcher.LogFilter, err error) {
 	f = dispatcher.LogFilter{
 		Tenants: q.All("tenant"), Topics: q.All("topic"), Subjects: q.All("subject"), Messages: q.All("message"),
 		Happenings: api.AsWords[dispatcher.Happening](q.All("outcome")), Statuses: q.Numbers("status_code"), Jobs: jobsOf(q, "job"),
 		Since: q.Time("since"), Until: q.Time("until"), View: q.View,
 	}
-	destinations, err := ownDestinations(ctx, q, s.Endpoints)
+	destinations, err := s.ownDestinations(ctx, q)
 	if err != nil {
 		return f, err
 	}
-	f.Lanes, err = lanesOf(ctx, s.Lanes, destinations, f.Tenants)
+	f.Lanes, err = s.lanesOf(ctx, destinations, f.Tenants)
 	return f, err
 }
 
@@ -196,4 +198,73 @@ func jobID(q *api.Request, number int64) string {
 		return ""
 	}
 	return (&dispatcher.Job{Number: number}).ID()
+}
+
+const (
+	// pieceBytes is the size of one write.
+	pieceBytes = 64 << 10
+
+	// pieceWithin is the timeout of a write. Slower callers are disconnected, because the next
+	// events wait in memory for them.
+	pieceWithin = 10 * time.Second
+)
+
+// Event is one event. If Data is nil, it is only a comment and the id.
+type Event struct {
+	Name, ID string // without line breaks; an empty id keeps the previous one
+	Data     any    // JSON
+}
+
+// Stream writes events. Nothing is sent before the first Flush.
+type Stream struct {
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	begun bool
+	buf   []byte
+}
+
+// NewStream returns a Stream.
+func NewStream(w http.ResponseWriter) *Stream {
+	return &Stream{w: w, conn: http.NewResponseController(w)}
+}
+
+// Send adds an event.
+func (s *Stream) Send(e Event) error {
+	if e.ID != "" {
+		s.buf = append(append(append(s.buf, "id: "...), e.ID...), '\n')
+	}
+	if e.Data == nil {
+		s.buf = append(s.buf, ":\n\n"...)
+	} else {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			return err
+		}
+		s.buf = append(append(append(s.buf, "event: "...), e.Name...), "\ndata: "...)
+		s.buf = append(append(s.buf, data...), "\n\n"...)
+	}
+	if len(s.buf) < pieceBytes {
+		return nil
+	}
+	return s.Flush()
+}
+
+// Flush sends the added events. It ignores a writer without deadlines, which needs none.
+func (s *Stream) Flush() error {
+	if !s.begun {
+		s.begun = true
+		_ = s.conn.SetReadDeadline(time.Time{}) // the server's would end it, and nothing more is read
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no") // header of nginx
+		h.Set("Connection", "close")     // the next request goes to another instance if this one stops
+		s.w.WriteHeader(http.StatusOK)
+	}
+	_ = s.conn.SetWriteDeadline(time.Now().Add(pieceWithin))
+	_, err := s.w.Write(s.buf)
+	s.buf = s.buf[:0]
+	if err != nil {
+		return err
+	}
+	return s.conn.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/hookladder/hookladder/dispatcher"
@@ -31,28 +33,6 @@ type Takers interface {
 	GiveBack(given []dispatcher.Given)
 	// SettleTaken records the results of deliveries that were taken from a lane.
 	SettleTaken(ctx context.Context, lane dispatcher.Lane, owner string, list []dispatcher.TakerOutcome) ([]dispatcher.TakerSettled, error)
-}
-
-// takerEndpoints are the endpoints of kind pull.
-type takerEndpoints interface {
-	// Endpoint reads the endpoint with an id or a uid, or dispatcher.ErrNoEndpoint.
-	Endpoint(ctx context.Context, name string) (dispatcher.EndpointView, error)
-}
-
-// takerLanes are the lanes of queues.
-type takerLanes interface {
-	// LaneStates reads these lanes, without the ones that do not exist.
-	LaneStates(ctx context.Context, lanes []dispatcher.Lane) ([]dispatcher.LaneState, error)
-}
-
-// takerServer serves the calls of takers.
-type takerServer struct {
-	Takers    Takers
-	Endpoints takerEndpoints
-	Lanes     takerLanes
-	Tracer    trace.Tracer // nil: nothing is traced
-
-	queues queueSet
 }
 
 // Bounds of requests, and the defaults of a take.
@@ -81,8 +61,8 @@ func checkQueue(name string) error {
 	return nil
 }
 
-// Operations are the calls of takers.
-func (s *takerServer) Operations() []api.Operation {
+// takerOperations are the calls of takers.
+func (s *server) takerOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "take", Method: "POST", Path: "/v1/queues/{name}/take", Scope: callers.Consume,
@@ -129,7 +109,7 @@ func leaseTime(to *time.Duration, v jsontext.Value) error {
 }
 
 // take serves POST /v1/queues/{name}/take.
-func (s *takerServer) take(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) take(ctx context.Context, q *api.Request) (*api.Response, error) {
 	began := time.Now()
 	p := api.Decoded[dispatcher.TakerAsk]{Value: &dispatcher.TakerAsk{}}
 	if q.HTTP.ContentLength != 0 { // else all is left to the defaults
@@ -165,7 +145,7 @@ func (s *takerServer) take(ctx context.Context, q *api.Request) (*api.Response, 
 		_ = conn.SetReadDeadline(time.Time{})
 		_ = conn.SetWriteDeadline(time.Now().Add(a.Wait + callers.AnswerWithin))
 	}
-	given, err := s.Takers.Take(ctx, a)
+	given, err := s.o.Takers.Take(ctx, a)
 	if err != nil && callers.CrowdedOut(ctx) { // as if its time were over
 		given, err = nil, nil
 	}
@@ -173,22 +153,22 @@ func (s *takerServer) take(ctx context.Context, q *api.Request) (*api.Response, 
 		return nil, err
 	}
 	if len(given) > 0 && !q.StillAllowed() { // it was taken away while it waited
-		s.Takers.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 		return nil, &api.Problem{Kind: api.Unauthorized, Detail: api.ErrKeyGone.Error()}
 	}
 	err = s.give(ctx, q, given)
-	if s.Tracer != nil && len(given) > 0 {
+	if s.o.Tracer != nil && len(given) > 0 {
 		s.traceTake(ctx, q, a.Lane, given, began)
 	}
 	return nil, err
 }
 
 // takenLane is the lane of a queue, or of an endpoint of kind pull.
-func (s *takerServer) takenLane(ctx context.Context, name string) (dispatcher.Lane, error) {
+func (s *server) takenLane(ctx context.Context, name string) (dispatcher.Lane, error) {
 	if !dispatcher.Lane(name).IsEndpoint() {
 		return dispatcher.QueueLane(name), nil
 	}
-	view, err := s.Endpoints.Endpoint(ctx, name)
+	view, err := s.o.Endpoints.Endpoint(ctx, name)
 	switch {
 	case err != nil:
 		return "", err
@@ -200,17 +180,17 @@ func (s *takerServer) takenLane(ctx context.Context, name string) (dispatcher.La
 
 // refuseUID refuses the name of an unknown queue that is the uid of a pull endpoint:
 // its caller would wait for ever. Each take asks that until the queue is known.
-func (s *takerServer) refuseUID(ctx context.Context, name string, lane dispatcher.Lane) error {
+func (s *server) refuseUID(ctx context.Context, name string, lane dispatcher.Lane) error {
 	if !lane.IsQueue() || s.queues.has(name) {
 		return nil
 	}
-	view, err := s.Endpoints.Endpoint(ctx, name)
+	view, err := s.o.Endpoints.Endpoint(ctx, name)
 	pull := err == nil && view.Pull && view.UID == name
 	if err != nil && !errors.Is(err, dispatcher.ErrNoEndpoint) {
 		return nil // take returns the store's error itself
 	}
 	if pull {
-		states, err := s.Lanes.LaneStates(ctx, []dispatcher.Lane{lane})
+		states, err := s.o.Lanes.LaneStates(ctx, []dispatcher.Lane{lane})
 		if err != nil {
 			return err
 		}
@@ -248,7 +228,7 @@ func (q *queueSet) add(name string) {
 
 // give writes the response. It gives back the deliveries that it could not write, because
 // their caller is gone.
-func (s *takerServer) give(ctx context.Context, q *api.Request, given []dispatcher.Given) (err error) {
+func (s *server) give(ctx context.Context, q *api.Request, given []dispatcher.Given) (err error) {
 	b := []byte(`{"data":[`)
 	for i := range given {
 		if i > 0 {
@@ -256,13 +236,13 @@ func (s *takerServer) give(ctx context.Context, q *api.Request, given []dispatch
 		}
 		w := wireTaken(&given[i])
 		if b, err = w.Append(b); err != nil {
-			s.Takers.GiveBack(given)
+			s.o.Takers.GiveBack(given)
 			return err
 		}
 	}
 	b = append(b, "]}"...)
 	if len(given) > 0 && ctx.Err() != nil {
-		s.Takers.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 		return ctx.Err()
 	}
 	h := q.Writer.Header()
@@ -274,7 +254,7 @@ func (s *takerServer) give(ctx context.Context, q *api.Request, given []dispatch
 		err = flushed
 	}
 	if err != nil {
-		s.Takers.GiveBack(given)
+		s.o.Takers.GiveBack(given)
 	}
 	return nil // the answer was begun
 }
@@ -304,4 +284,187 @@ func wireTaken(g *dispatcher.Given) wire.TakenDelivery {
 // without space around it.
 func verbatim(m *dispatcher.Message) bool {
 	return api.IsJSON(m.ContentType) && utf8.Valid(m.Body) && jsontext.Value(m.Body).IsValid() && len(bytes.TrimSpace(m.Body)) == len(m.Body)
+}
+
+// settlement is a result in a call of settle.
+type settlement struct {
+	id, lease, outcome, err string
+	after                   *time.Duration
+}
+
+var settlementFields = api.Fieldset[settlement]{
+	{Name: "id", Set: func(r *settlement, v jsontext.Value) error { return api.Filled(&r.id, v) }},
+	{Name: "lease", Set: func(r *settlement, v jsontext.Value) error { return api.Filled(&r.lease, v) }},
+	{Name: "outcome", Set: func(r *settlement, v jsontext.Value) error { return api.Filled(&r.outcome, v) }},
+	{Name: "after", Set: func(r *settlement, v jsontext.Value) error { return api.OptionalDuration(&r.after, v) }},
+	{Name: "error", Set: func(r *settlement, v jsontext.Value) error { return api.Text(&r.err, v) }},
+}
+
+// decodeSettle reads the body of a call of settle.
+func decodeSettle(d *api.Decoder) api.Decoded[[]dispatcher.TakerOutcome] {
+	list := []dispatcher.TakerOutcome{}
+	out := api.Decoded[[]dispatcher.TakerOutcome]{Value: &list}
+	object, wrong := api.Fieldset[dispatcher.TakerOutcome]{{Name: "results"}}.Read(d, api.Single, func(_ int, v jsontext.Value) error {
+		if v.Kind() != '[' {
+			return errors.New("must be a list of results")
+		}
+		in := api.DecoderOf(v)
+		in.Token()
+		for in.Err == nil && in.Peek() != ']' {
+			if len(list) == dispatcher.SettleMost {
+				return fmt.Errorf("has more than %d results", dispatcher.SettleMost)
+			}
+			var r settlement
+			p := settlementFields.Fill(in, api.Single, &r)
+			o, more := r.outcomeOf(&p)
+			at := "$.results[" + strconv.Itoa(len(list)) + "]"
+			for _, w := range api.JoinErrors(p.Wrong, more) {
+				out.Fault(at+strings.TrimPrefix(w.Path, "$"), w.Detail)
+			}
+			list = append(list, o)
+		}
+		return in.Err
+	})
+	out.Wrong = append(out.Wrong, wrong...)
+	if object && len(out.Wrong) == 0 && len(list) == 0 {
+		out.Fault("$.results", "at least one result is needed")
+	}
+	return out
+}
+
+// outcomeOf checks a result.
+func (r *settlement) outcomeOf(p *api.Decoded[settlement]) (o dispatcher.TakerOutcome, wrong []dispatcher.FieldError) {
+	fault := func(path, detail string) { wrong = append(wrong, dispatcher.FieldError{Path: path, Detail: detail}) }
+	if p.Value == nil {
+		return o, nil // it is no object
+	}
+	var valid bool
+	if o.ID, valid = dispatcher.ParseDeliveryID(r.id); !valid {
+		fault("$.id", "must be the id of a delivery, as take answered it")
+	}
+	o.Lease, o.Handled.Error = r.lease, r.err
+	switch r.outcome {
+	case "delivered":
+		o.Handled.Verdict = dispatcher.Delivered
+	case "dead":
+		o.Handled.Verdict = dispatcher.Dead
+	case "retry":
+		o.Handled.Verdict, o.Handled.After = dispatcher.Retry, r.after
+		if r.after != nil && (*r.after < 0 || *r.after > settleAfter) {
+			fault("$.after", "must be 0s to 24h")
+		}
+		return o, wrong
+	case "extend":
+		if r.after == nil || *r.after < dispatcher.ShortLease || *r.after > dispatcher.LongLease {
+			fault("$.after", "is needed to extend: 1s to 1h")
+		} else {
+			o.Extend = *r.after
+		}
+		return o, wrong
+	default:
+		fault("$.outcome", "must be delivered, retry, dead or extend")
+		return o, wrong
+	}
+	if r.after != nil {
+		fault("$.after", "goes with retry and extend only")
+	}
+	return o, wrong
+}
+
+// settle serves POST /v1/queues/{name}/settle.
+func (s *server) settle(ctx context.Context, q *api.Request) (*api.Response, error) {
+	asked, err := api.Decode(q, decodeSettle)
+	if err != nil {
+		return nil, err
+	}
+	if err := api.WrongFields(asked.Wrong); err != nil {
+		return nil, err
+	}
+	lane, err := s.takenLane(ctx, q.ID())
+	if errors.Is(err, dispatcher.ErrNoEndpoint) && dispatcher.ValidLane(q.ID()) {
+		lane, err = dispatcher.Lane(q.ID()), nil // it was deleted, but its deliveries that were taken may be settled still
+	}
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	results, err := s.o.Takers.SettleTaken(ctx, lane, q.Owner, *asked.Value)
+	if s.o.Tracer != nil {
+		s.traceSettle(ctx, q, lane, *asked.Value, began, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return api.JSON(http.StatusOK, wire.Settled{Results: api.Convert(results, wireSettled)})
+}
+
+func wireSettled(t *dispatcher.TakerSettled) wire.SettledDelivery {
+	return wire.SettledDelivery{ID: t.ID.String(), Result: string(t.Result), Status: string(t.Status), LeaseUntil: wire.Time{Time: t.Until}}
+}
+
+// traceTake records a take that found something. It is linked to the spans that published the
+// deliveries. An empty take is not recorded: a consumer makes one every few seconds.
+func (s *server) traceTake(ctx context.Context, q *api.Request, lane dispatcher.Lane, given []dispatcher.Given, began time.Time) {
+	start := q.Span("take", trace.Receive, slog.String(trace.Destination, string(lane)))
+	start.At = began
+	for i := range given {
+		if m := given[i].Message; m.Trace != nil {
+			start.Links = append(start.Links, *m.Trace)
+		}
+	}
+	start.Attrs = append(start.Attrs, slog.Int(trace.Messages, len(given)), slog.Int(trace.Status, http.StatusOK))
+	if len(given) == 1 {
+		start.Attrs = append(start.Attrs, slog.String(trace.MessageID, given[0].ID.Message), slog.String(trace.DeliveryID, given[0].ID.String()))
+	}
+	_, span := s.o.Tracer.Begin(ctx, start)
+	span.End("", time.Time{})
+}
+
+// traceSettle records a settle. It has no links, because it has no messages: reading them would
+// cost more than the settle.
+func (s *server) traceSettle(ctx context.Context, q *api.Request, lane dispatcher.Lane, list []dispatcher.TakerOutcome, began time.Time, err error) {
+	start := q.Span("settle", trace.Settle, slog.String(trace.Destination, string(lane)))
+	start.At = began
+	start.Attrs = append(start.Attrs, slog.Int(trace.Messages, len(list)))
+	if len(list) == 1 {
+		start.Attrs = append(start.Attrs, slog.String(trace.MessageID, list[0].ID.Message), slog.String(trace.DeliveryID, list[0].ID.String()))
+		if list[0].Extend == 0 {
+			start.Attrs = append(start.Attrs, slog.String(trace.Outcome, list[0].Handled.Verdict.String()))
+		}
+	}
+	status, failed := api.SpanStatus(nil, err)
+	start.Attrs = append(start.Attrs, slog.Int(trace.Status, status))
+	_, span := s.o.Tracer.Begin(ctx, start)
+	span.End(failed, time.Time{})
+}
+
+// takeSchema returns the schema of a take.
+func takeSchema(r huma.Registry) *huma.Schema {
+	p := api.Input(r, wire.Take{}).Properties
+	api.Between(p["lease"], dispatcher.ShortLease, dispatcher.LongLease)
+	api.Between(p["wait"], 0, takeWait)
+	return api.RefTo[wire.Take](r)
+}
+
+// settleSchema returns the schema of a settle.
+func settleSchema(r huma.Registry) *huma.Schema {
+	one := api.Input(r, wire.Settlement{})
+	one.Properties["error"].MinLength = nil
+	one.Properties["id"].Pattern = `^[^:]+:[\s\S]+$`
+	after := func(least, most time.Duration) *huma.Schema {
+		return &huma.Schema{Type: huma.TypeNumber, Minimum: api.Ref(least.Seconds()), Maximum: api.Ref(most.Seconds())}
+	}
+	bad := func(least, most time.Duration) *huma.Schema {
+		return api.Holding("after", api.Both(&huma.Schema{Type: huma.TypeNumber}, api.Unlike(after(least, most))))
+	}
+	api.Between(one.Properties["after"], 0, settleAfter)
+	extend := api.Holding("outcome", api.OneOf("extend"))
+	api.Never(one,
+		api.Both(extend, api.Unlike(api.Given("after"))),
+		api.Both(extend, bad(dispatcher.ShortLease, dispatcher.LongLease)),
+		api.Both(api.Holding("outcome", api.OneOf("delivered", "dead")), api.Given("after")),
+	)
+	one.Description = "after goes with retry and extend only. extend needs it."
+	api.Input(r, wire.Settle{}).Properties["results"].Nullable = false
+	return api.RefTo[wire.Settle](r)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,7 +26,7 @@ type Tester interface {
 	TestEndpoint(ctx context.Context, name string) (dispatcher.TestResult, error)
 }
 
-func (s *endpointServer) secretOperations() []api.Operation {
+func (s *server) secretOperations() []api.Operation {
 	return []api.Operation{
 		{
 			ID: "get-secret", Method: "GET", Path: endpointPath + "/secret", Scope: callers.Admin, Audit: "secret.read",
@@ -69,7 +71,7 @@ const (
 )
 
 // rotateSecret serves POST /v1/endpoints/{id}/rotate-secret. Its response has the new secret.
-func (s *endpointServer) rotateSecret(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) rotateSecret(ctx context.Context, q *api.Request) (*api.Response, error) {
 	p := api.Decoded[rotation]{Value: newRotation()}
 	if q.HTTP.ContentLength != 0 { // without a body, all fields have their defaults
 		var err error
@@ -79,7 +81,7 @@ func (s *endpointServer) rotateSecret(ctx context.Context, q *api.Request) (*api
 	}
 	var next signer.Secret
 	if p.Has(bitNextSecret) {
-		view, err := s.Endpoints.Endpoint(ctx, q.ID()) // the endpoint's signature decides which secret is valid
+		view, err := s.o.Endpoints.Endpoint(ctx, q.ID()) // the endpoint's signature decides which secret is valid
 		if err != nil {
 			return nil, err
 		}
@@ -90,10 +92,8 @@ func (s *endpointServer) rotateSecret(ctx context.Context, q *api.Request) (*api
 	if err := api.WrongFields(p.Wrong); err != nil {
 		return nil, err
 	}
-	if view, err := s.Endpoints.Endpoint(ctx, q.ID()); err == nil {
-		q.Record(ctx, dispatcher.AuditEntry{Target: view.ID, Tenant: view.Tenant, Detail: "overlap " + ladder.FormatDuration(p.Value.overlap)})
-	}
-	view, err := s.Endpoints.RotateSecret(ctx, q.ID(), next, p.Value.overlap)
+	s.recordEndpoint(ctx, q, "overlap "+ladder.FormatDuration(p.Value.overlap))
+	view, err := s.o.Endpoints.RotateSecret(ctx, q.ID(), next, p.Value.overlap)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func wireRotated(v dispatcher.EndpointView) wire.Rotated {
 }
 
 // secret serves GET /v1/endpoints/{id}/secret.
-func (s *endpointServer) secret(ctx context.Context, q *api.Request) (*api.Response, error) {
-	view, err := s.Endpoints.Endpoint(ctx, q.ID())
+func (s *server) secret(ctx context.Context, q *api.Request) (*api.Response, error) {
+	view, err := s.o.Endpoints.Endpoint(ctx, q.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +163,10 @@ func wireSecret(s *dispatcher.EndpointSecret) wire.EndpointSecret {
 }
 
 // living returns the secrets that are still used.
-func (s *endpointServer) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
+func (s *server) living(all []dispatcher.EndpointSecret) []dispatcher.EndpointSecret {
 	now := time.Now()
-	if s.Policy.Now != nil {
-		now = s.Policy.Now()
+	if s.o.Policy.Now != nil {
+		now = s.o.Policy.Now()
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(one dispatcher.EndpointSecret) bool {
 		return !one.Until.IsZero() && !one.Until.After(now)
@@ -174,11 +174,11 @@ func (s *endpointServer) living(all []dispatcher.EndpointSecret) []dispatcher.En
 }
 
 // test serves POST /v1/endpoints/{id}/test.
-func (s *endpointServer) test(ctx context.Context, q *api.Request) (*api.Response, error) {
+func (s *server) test(ctx context.Context, q *api.Request) (*api.Response, error) {
 	// The receiver may take longer than any other call. If the deadline can't be changed, a late
 	// response is cut.
 	_ = http.NewResponseController(q.Writer).SetWriteDeadline(time.Now().Add(testTime))
-	result, err := s.Tester.TestEndpoint(ctx, q.ID())
+	result, err := s.o.Tester.TestEndpoint(ctx, q.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -193,4 +193,54 @@ func (s *endpointServer) test(ctx context.Context, q *api.Request) (*api.Respons
 		MessageID: result.MessageID, At: a.At, DurationMS: a.DurationMS, StatusCode: a.StatusCode,
 		Outcome: a.Outcome, Error: a.Error, ResponseExcerpt: a.ResponseExcerpt,
 	})
+}
+
+// webhookKeys serves GET /.well-known/webhook-keys. It needs no key, so it does not show whether
+// an endpoint without a public key exists. It queries the store at most once a minute, and
+// receivers may cache the response for that time.
+func (s *server) webhookKeys(ctx context.Context, q *api.Request) (*api.Response, error) {
+	f := dispatcher.PublicKeyFilter{Limit: q.Limit(), Cursor: q.Cursor()}
+	if f.Cursor != "" && q.Query.Has("endpoint") {
+		return nil, api.WrongField("query.endpoint", "has a page of its own: leave the cursor out")
+	}
+	page, err := s.publicKeys(ctx, f, q.All("endpoint"))
+	if err != nil {
+		return nil, err
+	}
+	w := wire.PublicKeyPage{Data: api.Convert(page.Keys, wirePublicKey), NextCursor: api.NextCursor(page.Next)}
+	r, err := api.JSON(http.StatusOK, w)
+	if err != nil {
+		return nil, err
+	}
+	seconds := int64((page.Fresh + time.Second - 1) / time.Second)
+	r.CacheControl = "public, max-age=" + strconv.FormatInt(seconds, 10)
+	return r, nil
+}
+
+func wirePublicKey(k *dispatcher.PublicKey) wire.PublicKey {
+	return wire.PublicKey{Endpoint: k.Endpoint, PublicKey: k.Key, Until: wire.Time{Time: k.Until}}
+}
+
+// publicKeys returns the keys of the named endpoints, or a page of all keys.
+func (s *server) publicKeys(ctx context.Context, f dispatcher.PublicKeyFilter, names []string) (dispatcher.PublicKeyPage, error) {
+	if len(names) <= 1 {
+		f.Name = strings.Join(names, "")
+		return s.o.Endpoints.PublicKeys(ctx, f)
+	}
+	var all dispatcher.PublicKeyPage
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		f.Name = name
+		page, err := s.o.Endpoints.PublicKeys(ctx, f)
+		if err != nil {
+			return all, err
+		}
+		if i == 0 || page.Fresh < all.Fresh {
+			all.Fresh = page.Fresh
+		}
+		all.Keys = append(all.Keys, page.Keys...)
+	}
+	return all, nil
 }

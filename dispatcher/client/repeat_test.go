@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -337,6 +338,41 @@ func TestProblemsAreToldByTheirStatus(t *testing.T) {
 			client.ErrDenied, client.ErrNotFound, client.ErrConflict, client.ErrInvalid, client.ErrBusy, client.ErrUnavailable, client.ErrUnreachable, io.EOF,
 		} {
 			require.Equal(t, other == want, errors.Is(err, other), "%d is %v", status, other)
+		}
+	}
+}
+
+// Each method of a Client that New did not make returns an error, whatever its arguments are.
+func TestAZeroClientReturnsErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []*client.Client{nil, {}} {
+		v := reflect.ValueOf(c)
+		for m := range v.NumMethod() {
+			method := v.Method(m)
+			args := []reflect.Value{}
+			for i := range method.Type().NumIn() {
+				if method.Type().IsVariadic() && i == method.Type().NumIn()-1 {
+					break
+				}
+				arg := reflect.Zero(method.Type().In(i))
+				if method.Type().In(i) == reflect.TypeFor[context.Context]() {
+					arg = reflect.ValueOf(t.Context())
+				}
+				args = append(args, arg)
+			}
+			name := v.Type().Method(m).Name
+			require.NotPanics(t, func() {
+				out := method.Call(args)
+				last := out[len(out)-1]
+				if last.Kind() == reflect.Func { // an iterator, whose last element is the error
+					for _, err := range last.Seq2() {
+						last = err
+					}
+				}
+				if name != "PublishBatch" { // of no messages
+					require.Error(t, last.Interface().(error), name)
+				}
+			}, name)
 		}
 	}
 }

@@ -3,8 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/callers"
@@ -36,11 +34,11 @@ func (o Options) Check() error {
 		}
 		return nil
 	}
-	if o.Keys.Empty() && !loopback(o.Listen) {
+	if o.Keys.Empty() && !callers.IsLoopback(o.Listen) {
 		return fmt.Errorf("%s can be reached from outside this host, and there is no key: set API_KEYS=%s:admin (a fresh key), or listen on 127.0.0.1",
 			o.Listen, callers.NewAPIKey())
 	}
-	if u := o.Console.PublicURL; u != nil && o.Keys.Empty() && !loopback(net.JoinHostPort(u.Hostname(), "0")) {
+	if u := o.Console.PublicURL; u != nil && o.Keys.Empty() && !callers.IsLoopback(u.Host) {
 		return fmt.Errorf("PUBLIC_URL leads here from %s, and there is no key, so all who come from there would be the operator: set API_KEYS=%s:admin (a fresh key)",
 			u.Hostname(), callers.NewAPIKey())
 	}
@@ -70,18 +68,4 @@ func count(given ...bool) (n int) {
 		}
 	}
 	return n
-}
-
-// loopback reports whether an address is reachable only from this host. The only name that it
-// knows is localhost.
-func loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -15,25 +15,28 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/httpapi/api"
 )
 
-// withDocuments serves the documents in addition to all other paths. They need no key, but a
-// process without keys serves them to this host only, like the rest.
-func withDocuments(rest http.Handler, p *process, o Options) (http.Handler, error) {
-	files, err := console.Assets()
-	if err != nil {
-		return nil, err
-	}
-	pages := console.NewDocuments(console.DocumentOptions{Documents: deploy.Documents, Files: files, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log})
+// withDocuments serves the documents in addition to all other paths. They need no key.
+func withDocuments(rest http.Handler, p *process, o Options) http.Handler {
+	pages := guarded(p, console.NewDocuments(console.DocumentOptions{Documents: deploy.Documents, Version: o.Version, PublicURL: o.Console.PublicURL, Log: o.Log}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if console.ServesDocuments(r.URL.Path, o.Console.PublicURL) {
+			pages.ServeHTTP(w, r)
+		} else {
+			rest.ServeHTTP(w, r)
+		}
+	})
+}
+
+// guarded serves pages to this host only while there are no keys, like the API.
+func guarded(p *process, pages http.Handler) http.Handler {
 	local := httpapi.Local(pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !console.ServesDocuments(r.URL.Path, o.Console.PublicURL):
-			rest.ServeHTTP(w, r)
-		case p.keyring.Keys().Empty():
+		if p.keyring.Keys().Empty() {
 			local.ServeHTTP(w, r)
-		default:
+		} else {
 			pages.ServeHTTP(w, r)
 		}
-	}), nil
+	})
 }
 
 // forms takes the memory for forms from the budget for requests.
@@ -54,7 +57,6 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 	}
 	keyring, links := p.keyring, p.store.Access()
 	caller := func(k callers.APIKey, ok bool) (dispatcher.Browser, bool) { return k.Caller(), ok }
-	keyless := func() bool { return keyring.Keys().Empty() }
 	var archived func() archive.Status
 	if p.archiver != nil {
 		archived = p.archiver.Status
@@ -64,7 +66,7 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 		May:      httpapi.May,
 		Find:     func(key string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Find(key)) },
 		Owned:    func(owner string) (dispatcher.Browser, bool) { return caller(keyring.Keys().Owned(owner)) },
-		Keyless:  keyless,
+		Keyless:  func() bool { return keyring.Keys().Empty() },
 		Sessions: console.Sessions{Open: links.OpenSession, Get: links.Session, Close: links.CloseSession},
 		Link:     links.LinkByToken, Meter: console.LinkMeter{Spend: links.SpendLink, TakeBack: links.UnspendLink},
 		Signing: func(ctx context.Context, id string) (*dispatcher.Endpoint, error) {
@@ -83,11 +85,9 @@ func withConsole(rest http.Handler, p *process, o Options) (http.Handler, error)
 	if err != nil {
 		return nil, err
 	}
-	local := httpapi.Local(pages)
+	pages = guarded(p, pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case console.Serves(r.URL.Path, o.Console.PublicURL) && keyless():
-			local.ServeHTTP(w, r)
 		case console.Serves(r.URL.Path, o.Console.PublicURL):
 			pages.ServeHTTP(w, r)
 		case r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):

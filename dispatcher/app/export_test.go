@@ -20,9 +20,8 @@ func StopClock(at time.Time) (restore func()) {
 
 // What the tests of this package look at from inside.
 var (
-	Loopback = loopback
-	Listen   = listen
-	Reached  = reached
+	Listen  = listen
+	Reached = reached
 )
 
 // Shared is how descriptors are shared out.

@@ -85,10 +85,7 @@ func newAPI(p *process, o Options) (http.Handler, error) {
 	if handler, err = withConsole(handler, p, o); err != nil {
 		return nil, err
 	}
-	if handler, err = withDocuments(handler, p, o); err != nil {
-		return nil, err
-	}
-	return closing(handler, o.stopping), nil
+	return closing(withDocuments(handler, p, o), o.stopping), nil
 }
 
 // closing closes the connection after each response while the process stops. The caller opens
@@ -136,7 +133,7 @@ func newMetrics(p *process, o Options) http.Handler {
 	open := p.apiOptions()
 	open.Forgets = o.InMemory
 	open.Keys, open.Metrics, open.Log = p.keyring, p.figures, o.Log
-	return closing(httpapi.NewOpen(open, loopback(o.MetricsListen)), o.stopping)
+	return closing(httpapi.NewOpen(open, callers.IsLoopback(o.MetricsListen)), o.stopping)
 }
 
 // listenBoth opens the listeners before anything else starts, because an address in use is the

@@ -17,8 +17,8 @@
 // drawings of draw.go, and the timeline of a delivery.
 //
 // The documents of this version are served below /docs, and need no key, no store and no other
-// host. The pages are made once, on the first request: documents_render.go makes HTML of
-// Markdown, and documents_search.go makes an index of their sections.
+// host. documents.go makes the pages once, on the first request: HTML of Markdown, and an index
+// of their sections.
 package console
 
 import (
@@ -28,9 +28,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -167,13 +165,14 @@ func (s *server) policy(r *http.Request) string {
 
 // referrers returns the Referrer-Policy. With no-referrer a browser also sends no Origin
 // with a form. Over plain HTTP to another host it sends no other header that proves the
-// form is ours. The page that opens a link has a token in its URL. With https it reveals the
-// origin only, so that a browser without Sec-Fetch-Site sends that with the form.
+// form is ours, but browsers trust pages of this host like https pages. The page that opens a
+// link has a token in its URL. With https it reveals the origin only, so that a browser without
+// Sec-Fetch-Site sends that with the form.
 func (s *server) referrers(r *http.Request) string {
 	if s.secure && s.opensLink(r.URL.Path) {
 		return "strict-origin"
 	}
-	if s.secure || r.TLS != nil || isLoopback(r.Host) || s.opensLink(r.URL.Path) {
+	if s.secure || r.TLS != nil || callers.IsLoopback(r.Host) || s.opensLink(r.URL.Path) {
 		return "no-referrer"
 	}
 	return "same-origin"
@@ -189,16 +188,6 @@ func (s *server) opensLink(path string) bool {
 // The token is a stronger proof than the origin. With https browsers send an origin.
 func (s *server) opensByHTTP(r *http.Request) bool {
 	return !s.secure && s.opensLink(r.URL.Path) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "null"
-}
-
-// isLoopback reports whether a Host header is this host. Browsers trust such pages like
-// https pages.
-func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback()
 }
 
 // ServeHTTP serves a page, a file or an action.

@@ -5,9 +5,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,9 +23,6 @@ import (
 	"github.com/hookladder/hookladder/deploy"
 	"github.com/hookladder/hookladder/dispatcher/internal/console"
 )
-
-// lookOf has the files of the console that the pages load.
-var lookOf = map[string][]byte{"console.css": []byte("body{}"), "theme.js": []byte("1"), "icons.svg": []byte("<svg/>"), "icon.svg": []byte("<svg/>")}
 
 // newTestDocs serves the documents. Changes replace files, and add new ones.
 func newTestDocs(t testing.TB, public string, changes map[string]string) http.Handler {
@@ -45,7 +44,7 @@ func docsOptions(t testing.TB, public string, changes map[string]string) console
 	for name, text := range changes {
 		own[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	o := console.DocumentOptions{Documents: own, Files: lookOf, Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)}
+	o := console.DocumentOptions{Documents: own, Version: "v1.2.3", Log: slog.New(slog.DiscardHandler)}
 	if public != "" {
 		u, err := url.Parse(public)
 		require.NoError(t, err)
@@ -157,7 +156,7 @@ func TestADocumentWithoutAPlaceIsServedAndListedLast(t *testing.T) {
 }
 
 func TestDocumentsThatCannotBeReadAreReported(t *testing.T) {
-	h := console.NewDocuments(console.DocumentOptions{Documents: fstest.MapFS{}, Files: lookOf, Log: slog.New(slog.DiscardHandler)})
+	h := console.NewDocuments(console.DocumentOptions{Documents: fstest.MapFS{}, Log: slog.New(slog.DiscardHandler)})
 	require.Equal(t, http.StatusInternalServerError, ask(h, "GET", "/docs/").Code)
 }
 
@@ -362,4 +361,41 @@ func TestThePathOfThePublicURLIsInLinksWhetherAProxyKeepsItOrNot(t *testing.T) {
 	for path, want := range map[string]bool{"/docs": true, "/docs/": true, "/docs/a": true, "/problems/a": true, "/hooks/docs": true, "/docsx": false, "/v1/docs": false, "/problems": false, "/": false} {
 		require.Equal(t, want, console.ServesDocuments(path, public), path)
 	}
+}
+
+func TestEachPageHasASectionOfTheDocuments(t *testing.T) {
+	without := []string{"error", "away", "again", "link"} // errors, a redirect, and the door of a link
+	names, err := fs.Glob(console.Files, "templates/[^_]*.html")
+	require.NoError(t, err)
+	var templates []string
+	for _, name := range names {
+		templates = append(templates, strings.TrimSuffix(path.Base(name), ".html"))
+	}
+	both := maps.Clone(console.Subjects)
+	maps.Copy(both, console.MerchantSubjects)
+	require.ElementsMatch(t, templates, append(slices.Collect(maps.Keys(both)), without...))
+
+	notInAnchor := regexp.MustCompile(`[^a-z0-9 _-]`)
+	for _, subject := range slices.AppendSeq(slices.Collect(maps.Values(console.Subjects)), maps.Values(console.MerchantSubjects)) {
+		page, anchor, _ := strings.Cut(subject.Section, "#")
+		text, err := deploy.Documents.ReadFile("docs/" + page + ".md")
+		require.NoError(t, err, subject.Section)
+		found := anchor == ""
+		for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
+			found = found || strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-") == anchor
+		}
+		require.True(t, found, subject.Section)
+	}
+}
+
+func TestPagesLeadToTheDocuments(t *testing.T) {
+	_, ask := newTestPages(t, map[string]string{
+		"GET /v1/messages/order_17": oneMessage,
+		"GET /v1/lanes":             `{"data":[],"next_cursor":null}`,
+		"GET /v1/endpoints/ep_1":    `{"id":"ep_1","url":"https://api.shop.example/hooks","signature":"stripe","state":"active"}`,
+	})
+	w := ask(get("/console/messages/order_17"))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), `<a class="docs-link" href="/docs/">Documentation</a>`)
+	require.Contains(t, w.Body.String(), `Documentation: <a href="/docs/find#show-one-message">`)
 }

@@ -28,10 +28,9 @@ var files embed.FS
 
 // resources has the templates, styles and scripts of the pages.
 type resources struct {
+	assets
 	pages map[string]*pageSet // by base
-	files map[string]asset    // by their names in URLs
-	names map[string]string
-	build string // a hash of all of them
+	build string              // a hash of all of them
 }
 
 // pageSet is the templates of one base. A page is parsed when it is first requested,
@@ -64,6 +63,13 @@ func (p *pageSet) page(name string) (*template.Template, error) {
 	return t, nil
 }
 
+// assets are the files that pages load. Their names contain a hash of the content, so a browser
+// may cache them forever.
+type assets struct {
+	files map[string]asset // by their names in URLs
+	names map[string]string
+}
+
 // asset is a file that pages load.
 type asset struct {
 	media  string
@@ -75,14 +81,15 @@ type asset struct {
 var bundles = map[string]string{"console.css": "assets/css", "console.js": "assets/js"}
 
 var medias = map[string]string{
-	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".png": "image/png",
 }
 
 func newResources(b bases, now func() time.Time, of Brand) (*resources, error) {
-	l := &resources{pages: map[string]*pageSet{}, files: map[string]asset{}, names: map[string]string{}}
-	if err := l.readAssets(); err != nil {
+	own, err := readAssets()
+	if err != nil {
 		return nil, err
 	}
+	l := &resources{assets: own, pages: map[string]*pageSet{}}
 	if of.Color != "" {
 		css, err := BrandStylesheet(of.Color)
 		if err != nil {
@@ -90,10 +97,10 @@ func newResources(b bases, now func() time.Time, of Brand) (*resources, error) {
 		}
 		l.add(brandSheet, css)
 	}
-	own := functions(now)
-	own["docs"] = func(section string) string { return b.public + docsPath + section }
+	funcs := functions(now)
+	funcs["docs"] = func(section string) string { return b.docs + "/" + section }
 	for _, base := range []string{b.console, b.link} {
-		l.pages[base] = l.pageSet(base, base == b.link, own)
+		l.pages[base] = l.pageSet(base, base == b.link, funcs)
 	}
 	return l, l.hash()
 }
@@ -145,30 +152,30 @@ func logo(text string) template.URL {
 	return ""
 }
 
-// readAssets reads the files that pages load. Their names contain a hash of the content, so
-// a browser may cache them forever.
-func (l *resources) readAssets() error {
+// readAssets reads the files that all pages load.
+func readAssets() (assets, error) {
+	l := assets{map[string]asset{}, map[string]string{}}
 	plain := map[string][]byte{}
 	for name, folder := range bundles {
 		parts, err := fs.Glob(files, folder+"/*")
 		if err != nil {
-			return err
+			return l, err
 		}
 		for _, file := range parts {
 			text, err := files.ReadFile(file)
 			if err != nil {
-				return err
+				return l, err
 			}
 			plain[name] = append(append(plain[name], text...), '\n')
 		}
 	}
 	single, err := fs.Glob(files, "assets/*.*")
 	if err != nil {
-		return err
+		return l, err
 	}
 	for _, file := range single {
 		if plain[path.Base(file)], err = files.ReadFile(file); err != nil {
-			return err
+			return l, err
 		}
 	}
 	l.add(font, plain[font])
@@ -176,33 +183,24 @@ func (l *resources) readAssets() error {
 	for name, text := range plain {
 		l.add(name, text)
 	}
-	return nil
+	return l, nil
 }
 
 // font is Inter with weights from 400 to 600, and the characters of our own texts: ASCII and some signs. It has
 // the licence beside it. Other characters of what people send come from the system's fonts.
 const font = "inter.woff2"
 
-// Assets returns the styles, scripts and icons of the pages by their names, so that other pages
-// look the same.
-func Assets() (map[string][]byte, error) {
-	l := &resources{files: map[string]asset{}, names: map[string]string{}}
-	if err := l.readAssets(); err != nil {
-		return nil, err
-	}
-	plain := map[string][]byte{}
-	for name, own := range l.names {
-		plain[name] = l.files[own].bytes
-	}
-	return plain, nil
+// add adds a file under a name with a hash of its content.
+func (l assets) add(name string, text []byte) {
+	ext := path.Ext(name)
+	l.names[name] = strings.TrimSuffix(name, ext) + "." + sum(text) + ext
+	l.files[l.names[name]] = asset{media: medias[ext], bytes: text, packed: sync.OnceValue(func() []byte { return pack(text) })}
 }
 
-// add adds a file under a name with a hash of its content.
-func (l *resources) add(name string, text []byte) {
-	sum := sha256.Sum256(text)
-	ext := path.Ext(name)
-	l.names[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-	l.files[l.names[name]] = asset{media: medias[ext], bytes: text, packed: sync.OnceValue(func() []byte { return pack(text) })}
+// sum returns a short hash of a text.
+func sum(text []byte) string {
+	h := sha256.Sum256(text)
+	return hex.EncodeToString(h[:6])
 }
 
 // pack returns the gzip of a file, if it is smaller.
@@ -228,7 +226,7 @@ func takesGzip(r *http.Request) bool {
 }
 
 // url returns the URL of a file.
-func (l *resources) url(base, name string) (string, error) {
+func (l assets) url(base, name string) (string, error) {
 	if l.names[name] == "" {
 		return "", fmt.Errorf("no file %s", name)
 	}
@@ -236,7 +234,7 @@ func (l *resources) url(base, name string) (string, error) {
 }
 
 // serve serves a file that pages load.
-func (l *resources) serve(w http.ResponseWriter, r *http.Request) {
+func (l assets) serve(w http.ResponseWriter, r *http.Request) {
 	a, ok := l.files[r.PathValue("name")]
 	if !ok {
 		http.NotFound(w, r)

@@ -14,15 +14,15 @@ const (
 )
 
 // bases are these paths as browsers know them.
-type bases struct{ public, console, link string }
+type bases struct{ public, console, link, docs string }
 
 // basesOf are those below a PublicURL. A proxy may take its path away or leave it.
 func basesOf(public *url.URL) bases {
-	if public == nil {
-		return bases{console: consolePath, link: linkPath}
+	p := ""
+	if public != nil {
+		p = strings.TrimRight(public.Path, "/")
 	}
-	p := strings.TrimRight(public.Path, "/")
-	return bases{p, p + consolePath, p + linkPath}
+	return bases{p, p + consolePath, p + linkPath, p + documentsPath}
 }
 
 // pageRoute is a page, or an action.
@@ -176,9 +176,6 @@ func underBase(path, base string) bool {
 	rest, ok := strings.CutPrefix(path, base)
 	return ok && (rest == "" || rest[0] == '/')
 }
-
-// docsPath is the path of the documents, which another handler of this process serves.
-const docsPath = "/docs/"
 
 // docSection is the section of the documents that describes a page.
 type docSection struct{ Section, Title string }

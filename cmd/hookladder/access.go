@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -267,17 +266,11 @@ func signingSecrets(vars map[string]string) (secrets []signer.Secret, derive str
 	return read.SigningSecret, read.SigningDerive, nil
 }
 
-// readSecretFile returns a secret from a file, or from standard input for "-". There is no flag
-// for the secret itself, because it would appear in the list of processes and in the shell's
-// history.
+// readSecretFile returns a secret from a file, or from standard input for "-". Commands that store
+// a secret have no flag for the secret itself, because it would appear in the list of processes and
+// in the shell's history.
 func readSecretFile(name string, in io.Reader) (string, error) {
-	var text []byte
-	var err error
-	if name == "-" {
-		text, err = io.ReadAll(io.LimitReader(in, maxSecretFile))
-	} else {
-		text, err = os.ReadFile(name)
-	}
+	text, err := readAtMost(name, in, maxSecretFile)
 	if err != nil {
 		return "", usagef("--secret-file: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -190,8 +189,8 @@ type tailer struct {
 	say    func(format string, args ...any) // to standard error
 
 	last   string // id of the last event; empty: there was none
-	lost   bool   // the connection is lost
-	failed error  // the error of show
+	again  backoff
+	failed error // the error of show
 }
 
 // past shows the stored attempts before f.filter.Until, oldest first.
@@ -214,47 +213,25 @@ func (f *tailer) past(ctx context.Context) error {
 	return nil
 }
 
-// The backoff between two connections. It starts again after a successful one.
-const (
-	tailFirst = 500 * time.Millisecond
-	tailMost  = 15 * time.Second
-)
-
 // run follows attempts until ctx ends. It returns an error if the first call fails, or if
 // a retry would fail too.
 func (f *tailer) run(ctx context.Context) error {
-	for wait := tailFirst; ; wait = min(2*wait, tailMost) {
+	f.again.say = f.say
+	for {
 		err := f.client.Follow(ctx, f.filter, f.last, f.event)
-		if ctx.Err() != nil {
-			return nil
-		}
 		var p *client.Problem
-		answered := errors.As(err, &p)
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case f.failed != nil:
 			return f.failed
-		case f.last == "":
-			return err
-		case answered && p.Status == http.StatusUnprocessableEntity:
+		case f.last != "" && errors.As(err, &p) && p.Status == http.StatusUnprocessableEntity:
 			f.say("some attempts are missing: the server does not have this position any more (%s)", visible(p.Error()))
 			f.last, f.filter.Since = "", time.Time{}
 			continue
-		case answered && p.Status < 500 && p.Status != http.StatusTooManyRequests, !answered && !errors.Is(err, client.ErrUnreachable):
+		}
+		if err := f.again.wait(ctx, err); err != nil {
 			return err
-		}
-		if !f.lost {
-			f.say("%s; trying again", visible(err.Error()))
-			f.lost, wait = true, tailFirst
-		}
-		if answered {
-			wait = max(wait, min(p.RetryAfter, tailMost))
-		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
 		}
 	}
 }
@@ -263,13 +240,11 @@ func (f *tailer) run(ctx context.Context) error {
 func (f *tailer) event(e client.Event) error {
 	f.last = cmp.Or(e.ID, f.last)
 	switch {
-	case f.lost && e.End == nil:
-		f.lost = false
-		f.say("connected again")
-	case e.End != nil && e.End.Reason == "slow":
+	case e.End == nil:
+		f.again.worked()
+	case e.End.Reason == "slow":
 		f.say("the server ended the stream, because this command is too slow to print all attempts: use a filter")
-	}
-	if e.End != nil && e.End.Reason == "busy" {
+	case e.End.Reason == "busy":
 		f.say("the server ended the stream, because other callers need its connections")
 	}
 	switch {

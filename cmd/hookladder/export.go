@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -206,12 +205,6 @@ type exportBar struct {
 	done, months int
 }
 
-// barEvery is the interval of the progress: short enough that it moves.
-const barEvery = 500 * time.Millisecond
-
-// exportBarWidth is the width of the bar in characters, so that the line fits in 80.
-const exportBarWidth = 24
-
 func (b *exportBar) row() {
 	if b.rows++; b.rows%256 == 0 && time.Since(b.shown) > barEvery {
 		b.show()
@@ -228,11 +221,7 @@ func (b *exportBar) show() {
 		return
 	}
 	b.shown = time.Now()
-	filled := exportBarWidth
-	if b.months > 0 {
-		filled = exportBarWidth * b.done / b.months
-	}
-	line := fmt.Sprintf("[%s%s] %d of %d months, %s rows", strings.Repeat("=", filled), strings.Repeat(" ", exportBarWidth-filled), b.done, b.months, commas(b.rows))
+	line := fmt.Sprintf("%s %d of %d months, %s rows", bar(b.done, b.months), b.done, b.months, commas(b.rows))
 	if took := time.Since(b.began); took > time.Second {
 		line += fmt.Sprintf(", %.0f/s", float64(b.rows)/took.Seconds())
 	}

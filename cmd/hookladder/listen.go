@@ -109,14 +109,11 @@ func secretOf(secret, file string) (string, error) {
 	if secret != "" {
 		return "", usagef("give --secret or --secret-file, not both")
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", usagef("--secret-file: %w", err)
+	secret, err := readSecretFile(file, nil)
+	if err == nil && secret == "" {
+		err = usagef("--secret-file: %s is empty", file)
 	}
-	if secret = strings.TrimSpace(string(text)); secret == "" {
-		return "", usagef("--secret-file: %s is empty", file)
-	}
-	return secret, nil
+	return secret, err
 }
 
 // listenVerifier returns a verifier with the secrets of the flag. Without the flag it uses the

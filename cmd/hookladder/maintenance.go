@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 	"github.com/hookladder/hookladder/dispatcher/app"
 	"github.com/hookladder/hookladder/dispatcher/archive"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 func newDoctor(s world) *cobra.Command {
@@ -397,4 +403,290 @@ func (f *fileFormat) of(name string) (string, error) {
 		return formatJSONLines, nil
 	}
 	return formatOf(name), nil
+}
+
+// sealAll encrypts endpoints and the headers of messages with the first key, and logs each endpoint.
+func sealAll(ctx context.Context, o app.Options, log io.Writer) error {
+	failed := 0
+	err := app.SealEndpoints(ctx, o, func(id string, err error) {
+		if err != nil {
+			failed++
+			fmt.Fprintf(log, "not sealed: %s\n", err)
+			return
+		}
+		fmt.Fprintf(log, "sealed %s\n", id)
+	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d endpoints are not sealed: add the key that opens them to ENCRYPTION_KEY, or give them new secrets", failed)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(sealMessages(ctx, o, log), sealArchive(ctx, o, log))
+}
+
+// sealArchive encrypts what the archive could restore. It runs even if some headers in the store
+// can't be decrypted, so that one run reports both.
+func sealArchive(ctx context.Context, o app.Options, log io.Writer) error {
+	waits := sync.OnceFunc(func() { fmt.Fprintln(log, "waiting until the archive has all of the log") })
+	done, err := app.SealArchive(ctx, o, waits)
+	if done.Sealed > 0 {
+		fmt.Fprintf(log, "sealed the headers of %d messages in the archive\n", done.Sealed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case done.Left > 0:
+		return fmt.Errorf("the archive has headers of %d messages that no key opens: add the key that sealed them to ENCRYPTION_KEY", done.Left)
+	case done.Endpoints > 0:
+		return fmt.Errorf("the archive still has %d endpoints as an older key sealed them: run this again when an instance has archived them", done.Endpoints)
+	}
+	return nil
+}
+
+// sealMessages logs the number of sealed messages, because there may be many.
+func sealMessages(ctx context.Context, o app.Options, log io.Writer) error {
+	failed := 0
+	sealed, err := app.SealMessages(ctx, o, func(err error) {
+		if failed++; failed <= 10 {
+			fmt.Fprintf(log, "not sealed: %s\n", err)
+		}
+	})
+	if sealed > 0 {
+		fmt.Fprintf(log, "sealed the headers of %d messages\n", sealed)
+	}
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("the headers of %d messages are not sealed: add the key that opens them to ENCRYPTION_KEY", failed)
+	}
+	return err
+}
+
+// upgradeCheck reports about an upgrade before it.
+type upgradeCheck struct {
+	Settings []string // warnings about variables
+	JSON     bool     // print one object
+	Stdout   io.Writer
+}
+
+// beforeJSON is the output of --json.
+type beforeJSON struct {
+	app.UpgradeReport
+	Settings []string `json:"settings"`
+}
+
+// Run prints the report. It returns an error if something needs attention, or could not be
+// examined.
+func (b upgradeCheck) Run(ctx context.Context, o app.Options) error {
+	r := app.BeforeUpgrade(ctx, o)
+	if err := b.print(r); err != nil {
+		return err
+	}
+	attention := len(b.Settings) > 0
+	var errs []error
+	for _, p := range []app.UpgradePart{r.Store, r.Archive, r.Outbox} {
+		attention = attention || p.State == app.UpgradeAttention
+		if p.Err != nil {
+			errs = append(errs, p.Err)
+		}
+	}
+	switch {
+	case len(errs) > 0:
+		return fmt.Errorf("the report is not complete: %w", errors.Join(errs...))
+	case attention:
+		return errors.New("the upgrade needs your attention first")
+	}
+	return nil
+}
+
+func (b upgradeCheck) print(r app.UpgradeReport) error {
+	if b.JSON {
+		if b.Settings == nil {
+			b.Settings = []string{}
+		}
+		return printJSON(b.Stdout, beforeJSON{r, b.Settings})
+	}
+	fmt.Fprintf(b.Stdout, "upgrade to %s; nothing is changed by this report\n", r.Version)
+	for _, one := range []struct {
+		name string
+		part app.UpgradePart
+	}{{"store", r.Store}, {"archive", r.Archive}, {"outbox", r.Outbox}} {
+		fmt.Fprintf(b.Stdout, "%-9s %-12s %s\n", one.name, one.part.State, one.part.Detail)
+		for _, c := range one.part.Changes {
+			fmt.Fprintf(b.Stdout, "  %s\n", c.What)
+			if c.Waits != "" {
+				fmt.Fprintf(b.Stdout, "    waits meanwhile: %s\n", c.Waits)
+			}
+			if c.Final != "" {
+				fmt.Fprintf(b.Stdout, "    can't be rolled back: %s; only hookladder doctor --upgrade makes it\n", c.Final)
+			}
+		}
+	}
+	if r.Store.State != app.UpgradeNotExamined && len(r.Instances) == 0 {
+		fmt.Fprintln(b.Stdout, "instances none runs")
+	}
+	for _, i := range r.Instances {
+		version := i.Version
+		if version == "" {
+			version = "an unknown version"
+		}
+		fmt.Fprintf(b.Stdout, "instance  %s runs %s\n", i.Name, version)
+	}
+	for _, s := range b.Settings {
+		fmt.Fprintf(b.Stdout, "settings  %s\n", s)
+	}
+	back := "possible: stop this version, and start the older one on the same data"
+	if !r.Rollback {
+		back = "not possible after these changes: back up the data before"
+	}
+	_, err := fmt.Fprintf(b.Stdout, "rollback  %s\n", back)
+	return err
+}
+
+// runUpgrade makes the changes that an instance does not make.
+func runUpgrade(ctx context.Context, o app.Options, out io.Writer) error {
+	before, after, err := app.Upgrade(ctx, o)
+	switch {
+	case err != nil:
+		return err
+	case before == after:
+		_, err = fmt.Fprintf(out, "archive: migration %d, nothing to do\n", after)
+	default:
+		_, err = fmt.Fprintf(out, "archive: upgraded from migration %d to %d\n", before, after)
+	}
+	return err
+}
+
+// phaseTexts describe the phases of a repartition.
+var phaseTexts = map[string]string{
+	"begin": "check for 7 s that no instance is alive",
+	"ids":   "copy known ids",
+	"move":  "move the data of destinations",
+	"count": "count again",
+}
+
+// printStep prints one step of a repartition.
+func printStep(out io.Writer, step app.RepartitionStep) {
+	if step.Partition < 0 {
+		fmt.Fprintln(out, phaseTexts[step.Phase])
+		return
+	}
+	if step.Phase == "move" {
+		fmt.Fprintf(out, "  partition %d of %d: %s messages, %s deliveries so far\n", step.Partition+1, step.Of,
+			commas(step.Moved.Messages), commas(step.Moved.Deliveries))
+	}
+}
+
+// printRepartitioned prints the result of a repartition.
+func printRepartitioned(out io.Writer, done app.Repartitioned, dry bool, s settings.Settings) error {
+	verb := "moved"
+	switch {
+	case done.From == done.To:
+		_, err := fmt.Fprintf(out, "project %s has %d partitions already\n", s.Project, done.To)
+		return err
+	case dry:
+		verb = "would move"
+	case done.Again:
+		verb = "continued and moved"
+	}
+	_, err := fmt.Fprintf(out, "%s project %s from %d to %d partitions: %s messages, %s deliveries, %s lanes, %s ids\n",
+		verb, s.Project, done.From, done.To, commas(done.Moved.Messages), commas(done.Moved.Deliveries),
+		commas(done.Moved.Lanes), commas(done.Moved.IDs))
+	if err == nil && done.Reaped > 0 {
+		_, err = fmt.Fprintf(out, "%s deliveries were still leased by dead instances\n", commas(done.Reaped))
+	}
+	if n := done.Moved.Forgotten; err == nil && n > 0 {
+		_, err = fmt.Fprintf(out, "%s ids were dropped: DEDUP_MAX=%d has no room for them in every partition\n", commas(n), s.DedupMax)
+	}
+	if err == nil && done.Refused != nil {
+		_, err = fmt.Fprintf(out, "now it would refuse: %v\n", done.Refused)
+	}
+	if err == nil && !dry && s.Partitions != 0 && s.Partitions != done.To {
+		_, err = fmt.Fprintf(out, "now set PARTITIONS=%d\n", done.To)
+	}
+	return err
+}
+
+// lossRun accepts that a store lost data.
+type lossRun struct {
+	Accept  bool // false: the loss is only reported
+	Discard bool // also data that the archive has
+}
+
+// Run accepts the loss, or only reports it. It returns the flags that are still missing.
+func (l lossRun) Run(ctx context.Context, o app.Options, w io.Writer) (missing string, err error) {
+	out, err := app.AcceptLoss(ctx, o, app.LossOptions{Accept: l.Accept, Discard: l.Discard, By: "hookladder doctor"})
+	if out.Lost == nil {
+		if err == nil {
+			_, err = fmt.Fprintln(w, "the store lost no data: nothing was changed")
+		}
+		return "", err
+	}
+	fmt.Fprintf(w, "%s\n", out.Lost)
+	verb := "would be given up"
+	if out.Done {
+		verb = "were given up"
+	}
+	if out.Archive {
+		fmt.Fprintf(w, "%s unfinished deliveries and %s endpoints that the archive has %s\n",
+			commas(out.Open), commas(out.Endpoints), verb)
+	} else {
+		fmt.Fprintf(w, "the data %s; there is no archive to count them\n", verb)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case out.Done:
+		_, err = fmt.Fprintln(w, "running instances continue within seconds")
+		return "", err
+	case out.Archive && !l.Discard:
+		return "--yes --discard-archive", nil
+	}
+	return "--yes", nil
+}
+
+// forgetRun selects the messages that are deleted from store and archive.
+type forgetRun struct {
+	Of archive.Selection
+
+	Stdout   io.Writer
+	Progress io.Writer // a terminal that shows the progress; nil: no progress
+}
+
+// Run deletes the messages, and prints the counts.
+func (f *forgetRun) Run(ctx context.Context, o app.Options) error {
+	began, shown := time.Now(), time.Time{}
+	progress := func(s app.ForgetStep) {
+		if f.Progress == nil || time.Since(shown) < barEvery {
+			return
+		}
+		shown = time.Now()
+		text := map[string]string{
+			"store": "Redis: " + commas(s.Done) + " deliveries", "wait": "waiting until the log of Redis is archived",
+			"archive": "archive: " + commas(s.Done) + " messages",
+		}[s.Phase]
+		overwrite(f.Progress, text)
+	}
+	out, err := app.Forget(ctx, o, app.ForgetOptions{Of: f.Of, Progress: progress})
+	if f.Progress != nil {
+		overwrite(f.Progress, "")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(f.Stdout, "deleted %s deliveries in Redis, %s of them cancelled", commas(out.Deliveries), commas(out.Cancelled))
+	if out.Archived {
+		fmt.Fprintf(f.Stdout, "; in the archive %s messages and %s events", commas(out.Archive.Messages), commas(out.Archive.Events))
+		if out.Archive.Months > 0 {
+			fmt.Fprintf(f.Stdout, ", and %d whole months", out.Archive.Months)
+		}
+	}
+	fmt.Fprintf(f.Stdout, ", in %s\n", ladder.FormatDuration(time.Since(began).Round(100*time.Millisecond)))
+	fmt.Fprintf(f.Stdout, "the audit entry has the arguments as hmac:%s\n", out.Arguments)
+	if out.Jobs > 0 {
+		fmt.Fprintf(f.Stdout, "replaced the name with a hash in the filters of %s jobs, which can't be resumed\n", commas(int64(out.Jobs)))
+	}
+	if out.Left > 0 {
+		return fmt.Errorf("%s deliveries are left, because an attempt is running or a taker has a lease: run this again when that has ended", commas(out.Left))
+	}
+	return nil
 }

@@ -335,16 +335,26 @@ func (f *sendFlags) describe(m *wire.Message) error {
 		}
 	}
 	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok {
-			return usagef("--header %q: must be as in \"name: value\"", h)
+		name, value, err := headerFlag(h)
+		if err != nil {
+			return err
 		}
 		if m.Headers == nil {
 			m.Headers = map[string]string{}
 		}
-		m.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		m.Headers[name] = value
 	}
 	return nil
+}
+
+// headerFlag returns the name and the value of a header in a flag.
+func headerFlag(text string) (name, value string, err error) {
+	name, value, ok := strings.Cut(text, ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !ok || name == "" {
+		return "", "", usagef("--header %q: must be as in \"name: value\"", text)
+	}
+	return name, value, nil
 }
 
 // answer returns the rule of --success.

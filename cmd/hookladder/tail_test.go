@@ -70,7 +70,7 @@ func TestTailPrintsALineForEachAttempt(t *testing.T) {
 	require.Equal(t, 0, <-r.code)
 	require.Contains(t, r.errs.String(), "some attempts are missing: the server has all since 2026-01-31")
 	require.Contains(t, r.errs.String(), "too slow")
-	require.Contains(t, r.errs.String(), "trying again")
+	require.Contains(t, r.errs.String(), "; retrying")
 	require.Contains(t, r.errs.String(), "connected again")
 	first, second := <-asked, <-asked
 	require.Equal(t, "text/event-stream", first.Header.Get("Accept"))
@@ -92,7 +92,7 @@ func TestTailGoesOnOverWhatPasses(t *testing.T) {
 	require.True(t, strings.HasPrefix(r.until("last"), `{"id":"u_1:last",`))
 	r.stop()
 	require.Equal(t, 0, <-r.code)
-	require.Equal(t, 1, strings.Count(r.errs.String(), "trying again"), "%s", r.errs)
+	require.Equal(t, 1, strings.Count(r.errs.String(), "; retrying"), "%s", r.errs)
 	require.Contains(t, r.errs.String(), "the server does not have this position any more")
 	for _, id := range []string{"", "a", "a", "a", ""} {
 		q := <-asked

@@ -147,11 +147,11 @@ func (f *verifyFlags) callback(q *diagnose.Question, args []string, in io.Reader
 		}
 	}
 	for _, h := range f.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok || name == "" {
-			return usagef("--header %q: must be as in \"name: value\"", h)
+		name, value, err := headerFlag(h)
+		if err != nil {
+			return err
 		}
-		q.Header.Add(name, strings.TrimSpace(value))
+		q.Header.Add(name, value)
 	}
 	switch {
 	case f.hasBody:
@@ -177,11 +177,10 @@ func (f *verifyFlags) secrets(vars map[string]string) ([]string, error) {
 		text, file = vars["SIGNING_SECRET"], vars["SIGNING_SECRET_FILE"]
 	}
 	if file != "" {
-		read, err := readAtMost(file, nil, maxSecretFile)
-		if err != nil {
-			return nil, usagef("--secret-file: %w", err)
+		var err error
+		if text, err = readSecretFile(file, nil); err != nil {
+			return nil, err
 		}
-		text = string(read)
 	}
 	secrets := strings.Fields(text)
 	if len(secrets) == 0 {

@@ -8,11 +8,60 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/cmd/hookladder/internal/settings"
 )
+
+func TestAFlagOfADurationReadsAndShowsDays(t *testing.T) {
+	var lasts, delay time.Duration
+	flags := pflag.NewFlagSet("any", pflag.ContinueOnError)
+	durationVar(flags, &lasts, "lasts", 36*time.Hour, "how long")
+	durationVar(flags, &delay, "delay", 0, "how late")
+	require.Equal(t, 36*time.Hour, lasts)
+	require.Contains(t, flags.FlagUsages(), "--lasts duration   how long (default 1d12h)")
+	require.NotContains(t, flags.FlagUsages(), "0s", "no default is no default")
+	require.NoError(t, flags.Parse([]string{"--lasts", "5d", "--delay", "1.5"}))
+	require.Equal(t, 5*24*time.Hour, lasts)
+	require.Equal(t, 1500*time.Millisecond, delay)
+	require.ErrorContains(t, flags.Parse([]string{"--lasts", "soon"}), "use a duration such as 15s, 1h30m or 1d")
+}
+
+func TestAScreenEscapesWhatATerminalObeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\tb\n":                  "a\tb\n",
+		"a,b\r\n":                 "a,b\r\n", // CSV
+		"a\rb":                    `a\u{d}b`, // it would write over the line
+		"\x1b]0;PWN\a\x1b[2J":     `\u{1b}]0;PWN\u{7}\u{1b}[2J`,
+		"\u009b2J\u202eabc\u2028": `\u{9b}2J\u{202e}abc\u{2028}`,
+		"\x9b2J":                  `\x9b2J`, // of a terminal that is not set to UTF-8
+		"\x00\b\x7f":              `\u{0}\u{8}\u{7f}`,
+		"支付 ＝ 5 € \ufffd":         "支付 ＝ 5 € \ufffd",
+	} {
+		for n := 1; n <= len(text); n++ { // writers cut where they like
+			var out bytes.Buffer
+			s := newScreen(&out)
+			for rest := []byte(text); len(rest) > 0; rest = rest[min(n, len(rest)):] {
+				wrote, err := s.Write(rest[:min(n, len(rest))])
+				require.NoError(t, err)
+				require.Equal(t, min(n, len(rest)), wrote)
+			}
+			require.Equal(t, want, out.String(), "%q in writes of %d bytes", text, n)
+		}
+	}
+	require.True(t, isTerminal(newScreen(nil)))
+}
+
+// Progress clears its line. Text of others can't.
+func TestOnlyProgressClearsALine(t *testing.T) {
+	var out bytes.Buffer
+	s := newScreen(&out)
+	overwrite(s, "half\r\x1b[K")
+	require.Equal(t, "\r\x1b[Khalf\\u{d}\\u{1b}[K", out.String())
+}
 
 // tableAnswers are pages with full rows and with rows in which each optional field is empty.
 var tableAnswers = map[string]string{

@@ -1,18 +1,160 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/hookladder/hookladder/dispatcher/client"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
+
+// The formats of a file.
+const (
+	formatJSONLines = "jsonl"
+	formatCSV       = "csv"
+)
+
+// formatOf returns the format of a file with that name.
+func formatOf(name string) string {
+	if strings.HasSuffix(strings.ToLower(name), ".csv") {
+		return formatCSV
+	}
+	return formatJSONLines
+}
+
+// endpointColumns are the fields of an endpoint in a file, in the order of a CSV. plainColumns has those
+// that are texts. The others are JSON.
+var endpointColumns, plainColumns = endpointColumnsOf(reflect.TypeFor[wire.Endpoint]())
+
+func endpointColumnsOf(of reflect.Type) (names []string, plain map[string]bool) {
+	plain = map[string]bool{}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names, plain[name] = append(names, name), f.Type.Kind() == reflect.String
+	}
+	return names, plain
+}
+
+// endpointExport writes endpoints.
+type endpointExport struct {
+	Client  *client.Client
+	Tenants []string // none: all
+	Format  string
+}
+
+// exportedEndpoints counts the endpoints of an export, and the parts that are missing in the file.
+type exportedEndpoints struct {
+	Endpoints, NoUID, NoSecret, Headers int
+}
+
+// Run writes the endpoints to out.
+func (x *endpointExport) Run(ctx context.Context, out io.Writer) (n exportedEndpoints, err error) {
+	buffered := bufio.NewWriter(out)
+	write, end := x.writer(buffered)
+	secrets := true
+	for view, err := range x.Client.EachEndpoint(ctx, client.EndpointFilter{Tenants: x.Tenants}) {
+		if err != nil {
+			return n, err
+		}
+		e := view.Endpoint
+		if secrets {
+			if e.Secret, err = x.secret(ctx, view.ID); errors.Is(err, client.ErrDenied) {
+				secrets = false
+			} else if err != nil {
+				return n, err
+			}
+		}
+		n.count(&e)
+		if err := write(&e); err != nil {
+			return n, err
+		}
+	}
+	return n, errors.Join(end(), buffered.Flush())
+}
+
+// secret returns the current secret of an endpoint. It is empty if the endpoint was deleted
+// in the meantime.
+func (x *endpointExport) secret(ctx context.Context, id string) (string, error) {
+	all, err := x.Client.EndpointSecret(ctx, id)
+	if errors.Is(err, client.ErrNotFound) || err == nil && len(all.Secrets) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return all.Secrets[0].Secret, nil
+}
+
+func (n *exportedEndpoints) count(e *wire.Endpoint) {
+	n.Endpoints++
+	if e.UID == "" {
+		n.NoUID++
+	}
+	if e.Secret == "" {
+		n.NoSecret++
+	}
+	if len(e.Headers) > 0 {
+		n.Headers++
+	}
+}
+
+// writer returns a function that writes an endpoint, and one that ends the file.
+func (x *endpointExport) writer(out io.Writer) (write func(*wire.Endpoint) error, end func() error) {
+	if x.Format != formatCSV {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		return func(e *wire.Endpoint) error { return enc.Encode(e) }, func() error { return nil }
+	}
+	w := wire.NewCSV(out, endpointColumns)
+	return func(e *wire.Endpoint) error {
+		row, err := endpointRow(e)
+		if err != nil {
+			return err
+		}
+		return w.Write(row)
+	}, w.Flush
+}
+
+// endpointRow returns the cells of an endpoint. A cell is a text, or JSON for other values.
+func endpointRow(e *wire.Endpoint) ([]string, error) {
+	fields, err := fieldsOf(e)
+	if err != nil {
+		return nil, err
+	}
+	row := make([]string, len(endpointColumns))
+	for i, name := range endpointColumns {
+		var text string
+		if raw, ok := fields[name]; ok && json.Unmarshal(raw, &text) == nil {
+			row[i] = text
+		} else {
+			row[i] = string(raw)
+		}
+	}
+	return row, nil
+}
+
+// fieldsOf returns the fields of an endpoint that have a value.
+func fieldsOf(e *wire.Endpoint) (fields map[string]json.RawMessage, err error) {
+	text, err := json.Marshal(e)
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode endpoint %s: %w", e.UID, err)
+	}
+	return fields, nil
+}
 
 // endpointImport makes the server have the endpoints of a file. It changes only what differs, so a
 // second run after an interruption has nothing left to do. A dry run makes the same calls, but
@@ -346,4 +488,138 @@ func (m *endpointImport) prune(ctx context.Context, n *importedEndpoints) error 
 		n.Cancelled += cancelled
 	}
 	return nil
+}
+
+// fileLine is one endpoint of a file. err is the reason why its line is not valid.
+type fileLine struct {
+	line     int
+	endpoint wire.Endpoint
+	given    map[string]json.RawMessage // the fields of the line, without null
+	err      error
+}
+
+// maxLine is the largest line in bytes. An endpoint with all its fields has less than 100 KiB.
+const maxLine = 1 << 20
+
+// importEntries reads a file line by line. It returns io.EOF after the last one.
+func importEntries(in io.Reader, format string) (next func() (fileLine, error), err error) {
+	buffered := bufio.NewReaderSize(in, 64<<10)
+	if format == formatCSV {
+		return csvEntries(buffered)
+	}
+	line := 0
+	return func() (fileLine, error) {
+		for {
+			text, long, err := readImportLine(buffered)
+			line++
+			switch {
+			case err != nil:
+				return fileLine{}, err
+			case long:
+				return fileLine{line: line, err: fmt.Errorf("has more than %d bytes", maxLine)}, nil
+			case len(bytes.TrimSpace(text)) > 0:
+				return parseImportLine(line, text), nil
+			}
+		}
+	}, nil
+}
+
+// readImportLine returns a line. Of one that is too long, it returns only that.
+func readImportLine(in *bufio.Reader) (text []byte, long bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(text)+len(part) > maxLine; !long {
+			text = append(text, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && (len(text) > 0 || long):
+			return text, long, nil
+		default:
+			return text, long, err
+		}
+	}
+}
+
+func parseImportLine(line int, text []byte) fileLine {
+	e := fileLine{line: line}
+	if err := json.Unmarshal(text, &e.given); err != nil {
+		e.err = errors.New("is not a JSON object")
+		return e
+	}
+	e.check()
+	return e
+}
+
+// check decodes the fields one by one, so that an error names its field.
+func (e *fileLine) check() {
+	for name, raw := range e.given {
+		switch {
+		case !slices.Contains(endpointColumns, name):
+			e.err = errors.Join(e.err, fmt.Errorf("$.%s: is not a field of an endpoint; known are %s", name, strings.Join(endpointColumns, ", ")))
+			continue
+		case string(raw) == "null":
+			delete(e.given, name)
+			continue
+		}
+		one, err := json.Marshal(map[string]json.RawMessage{name: raw})
+		if err == nil {
+			err = json.Unmarshal(one, &e.endpoint)
+		}
+		if err != nil {
+			e.err = errors.Join(e.err, fmt.Errorf("$.%s: is not valid: %s", name, strings.TrimPrefix(err.Error(), "json: ")))
+		}
+	}
+	if e.err == nil && e.endpoint.UID == "" {
+		e.err = errors.New("$.uid: is needed, because endpoints match by it")
+	}
+}
+
+// csvEntries reads the header line, which names the fields.
+func csvEntries(in io.Reader) (func() (fileLine, error), error) {
+	r := csv.NewReader(in)
+	r.ReuseRecord = true
+	names, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read the header line: %w", err)
+	}
+	names = slices.Clone(names)
+	names[0] = strings.TrimPrefix(names[0], "\ufeff") // of a spreadsheet
+	for _, name := range names {
+		if !slices.Contains(endpointColumns, name) {
+			return nil, fmt.Errorf("the header line has %q, which is not a field of an endpoint", name)
+		}
+	}
+	return func() (fileLine, error) {
+		row, err := r.Read()
+		line, _ := r.FieldPos(0)
+		var wrong *csv.ParseError
+		switch {
+		case errors.As(err, &wrong):
+			return fileLine{line: wrong.StartLine, err: wrong.Err}, nil
+		case err != nil:
+			return fileLine{}, err
+		}
+		e := fileLine{line: line, given: map[string]json.RawMessage{}}
+		for i, cell := range row {
+			if cell != "" {
+				e.given[names[i]] = cellValue(names[i], cell)
+			}
+		}
+		e.check()
+		return e, nil
+	}, nil
+}
+
+// cellValue returns the JSON of a cell. It removes the mark that keeps a spreadsheet from
+// reading a formula.
+func cellValue(name, cell string) json.RawMessage {
+	if len(cell) > 1 && cell[0] == '\'' && strings.ContainsRune("=+-@\t\r", rune(cell[1])) {
+		cell = cell[1:]
+	}
+	if !plainColumns[name] && json.Valid([]byte(cell)) {
+		return json.RawMessage(cell)
+	}
+	text, _ := json.Marshal(cell) // never fails for a text
+	return text
 }

@@ -1,5 +1,5 @@
 // Package input reads what people write, and shows it to them again without a secret: the
-// fields of a caller's JSON (fields.go), the sizes of pages (page.go), the URLs of settings
+// fields of a caller's JSON (fields.go), the sizes of pages, the URLs of settings
 // (url.go), and files of certificates (certificates.go).
 //
 // A URL of a setting may have a password. A password that is not percent-encoded ends up in

@@ -3,12 +3,12 @@
 //
 // A Gauge counts deliveries over time, for the charts of the console. It is a
 // dispatcher.Observer, and counts the events of this instance in memory, by minute and by
-// lane (gauge_count.go). Once a minute it adds the counts to a GaugeStore (gauge_flush.go), so
-// that no delivery costs a write. Reading (gauge_read.go) returns the stored counts of all
-// instances and the own counts that are not stored yet. It counts attempts that this instance
-// made or whose outcome a taker reported to it, accepted messages, and deliveries that died
-// here. It does not count tests of endpoints, and leases of takers that expired. Counting an
-// event takes 88 ns and allocates nothing (bench_test.go).
+// lane. Once a minute it adds the counts to a GaugeStore, so that no delivery costs a write.
+// Reading returns the stored counts of all instances and the own counts that are not stored
+// yet. It counts attempts that this instance made or whose outcome a taker reported to it,
+// accepted messages, and deliveries that died here. It does not count tests of endpoints, and
+// leases of takers that expired. Counting an event takes 88 ns and allocates nothing
+// (bench_test.go).
 //
 // NewTracer records the spans of package trace by the API of OpenTelemetry (tracer.go). Its
 // caller brings the implementation: the program has an SDK of its own, and a Go program of a

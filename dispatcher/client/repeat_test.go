@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -170,6 +172,7 @@ func TestACallIsRepeatedWhereItsEffectIsThatOfOne(t *testing.T) {
 		"a proxy that waited":   {answers(504, "<html>"), []string{"safe"}},
 		"429 without a time":    {refuses(429, "busy"), nil},
 		"a fault of the server": {refuses(500, "internal"), nil},
+		"an unknown authority":  {fails(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), nil},
 		"a wrong field":         {refuses(422, "invalid"), nil},
 		"an unknown key":        {refuses(401, "unauthorized"), nil},
 	} {

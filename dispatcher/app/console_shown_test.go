@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,17 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
+
+var secretText = regexp.MustCompile(`whsec_[A-Za-z0-9+/]+=*`)
+
+// shownSecrets are the secrets that a page shows, and one empty text if it shows none. A page
+// has a + of theirs as an entity of HTML.
+func shownSecrets(p page) []string {
+	if all := secretText.FindAllString(html.UnescapeString(p.text), -1); len(all) > 0 {
+		return all
+	}
+	return []string{""}
+}
 
 // The reload of a rotation, a colleague with its URL, and somebody who reads Redis.
 func TestAReloadOfWhatIsShownOnceActsNeverAgain(t *testing.T) {

@@ -59,8 +59,8 @@ func TestAFullStoreSaysThatNobodyNewCanSignIn(t *testing.T) {
 func TestALinkEndsWithItsKeyAndTheLogSaysHowMany(t *testing.T) {
 	o := peoplesOptions(t, redistest.Start(t).URL())
 	o.Keys = mustParseKeys(t, peoplesKeys["boss"]+":admin:boss,"+peoplesKeys["shop"]+":admin:leaver")
-	var logged logText
-	o.Log = slog.New(slog.NewTextHandler(&logged, nil))
+	var log logged
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	renew := make(chan app.Renewal)
 	o.Renew = renew
 	p := start(t, o)
@@ -90,7 +90,7 @@ func TestALinkEndsWithItsKeyAndTheLogSaysHowMany(t *testing.T) {
 		require.Equal(t, l.ID != id, l.Ended == dispatcher.EndedKey, "%+v", l)
 	}
 	require.Eventually(t, func() bool {
-		return strings.Contains(logged.String(), `msg="links ended with their keys" keys=1 links=3`)
+		return strings.Contains(log.String(), `msg="links ended with their keys" keys=1 links=3`)
 	}, patience, time.Millisecond)
 	require.NoError(t, p.boss().RevokeLink(t.Context(), page.Data[0].ID))
 }

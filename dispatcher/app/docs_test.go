@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
@@ -30,18 +29,6 @@ func TestTheDocumentsNeedNoKey(t *testing.T) {
 	_, style, _ = strings.Cut(style, `<link rel="stylesheet" href="`)
 	style, _, _ = strings.Cut(style, `"`)
 	require.Contains(t, stranger.do("GET", style, nil).text, "--accent", "the console's colours")
-}
-
-func TestTheTypeOfARefusalLeadsToItsCure(t *testing.T) {
-	stranger := newPerson(t, start(t, peoplesOptions(t, redistest.Start(t).URL())).api)
-	refused := stranger.do("GET", "/v1/deliveries", nil)
-	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
-	var p wire.Problem
-	require.NoError(t, json.Unmarshal([]byte(refused.text), &p))
-	led := stranger.do("GET", p.Type, nil)
-	require.Equal(t, http.StatusSeeOther, led.StatusCode)
-	to, anchor, _ := strings.Cut(led.Header.Get("Location"), "#")
-	require.Contains(t, stranger.do("GET", to, nil).text, `<tr id="`+anchor+`">`)
 }
 
 func TestTheLinksOfTheConsoleToTheDocumentsLeadSomewhere(t *testing.T) {

@@ -46,7 +46,7 @@ func TestWhatHidesInATextIsShown(t *testing.T) {
 
 func TestASignInLeadsNowhereElse(t *testing.T) {
 	for _, to := range []string{"", "https://evil.example/", "//evil.example", "/\\evil.example", "/console", "/v1/stats", "javascript:alert(1)",
-		"/console/\\evil", "/console/sign-in", "/console/sign-out", "/console/\r\nx: y"} {
+		"/console/\\evil", "/console/\n/evil", "/console/sign-in", "/console/sign-out", "/console/\r\nx: y", "/link/", "/consolex/", "/console//../..//evil.example"} {
 		require.Equal(t, "/console/", console.OwnPath(to), to)
 	}
 	require.Equal(t, "/console/deliveries?status=dead", console.OwnPath("/console/deliveries?status=dead"))

@@ -85,8 +85,9 @@ UNRACED_FILES := $(patsubst %,dispatcher/internal/engine/%_test.go, \
 		bodies bounds broken_values cancel dead durable ended errors fault list names plain queue quick reap retention \
 		scripts settle_reply shares spread start traps_size conn/script_needs conn/script_nest conn/script_prune conn/script_shadow) \
 	$(patsubst %,dispatcher/app/%_test.go, \
-		absence clock console_endpoints console_link console_merchant console_rights console_shown console_signin \
+		absence clock console_link console_rights console_shown console_signin \
 		console_system console cursors data descriptors disk docs health hostile link_reach links lookup same scripts torn)
+$(foreach file,$(filter-out $(wildcard $(UNRACED_FILES)),$(UNRACED_FILES)),$(error UNRACED_FILES of the Makefile names $(file), which is not there))
 # The same for single tests of other files, which go on for long.
 UNRACED := AnOutcomeThatIsRefusedHoldsUpNoOthers ASettleThatAFailoverForgetsIsFoundWithinAMinute \
 	AStageThatGoesOnFailingIsNotToldOfAgainAndAgain ClaimingStopsWhenTooManyOutcomesWait ThatFinishedWorkMadeRoomIsTold \

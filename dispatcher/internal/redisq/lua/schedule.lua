@@ -1,11 +1,11 @@
 -- schedule: store messages, each with its lanes. A delivery that is due is leased at once, if nothing waits before it.
--- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, first_addition, format,
+-- needs: common(at_now, body_of, by, call, ceil_now, created_at, deliver_at, expires_at, find, first_addition, format,
 --   in_chunks, most_waiting, now, num, only_lane, sub, sure, tag), leases(write_leases), weight(light_enough),
---   messages(first_message, log_accepted, told), tenant(add_tenant_shelf, origin_and_tenant, tenant_shelf),
---   subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes, loaded, ready_length), slots(lane_ends,
---   slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text), sums(append_pair, count, log_line,
---   sums), finish(finish), ends(end_dead, end_with_lane, progress_entries, write_ends), order(join_line, last_score,
---   line_of), expiry(set_expiry, watch_expiry)
+--   messages(first_message, ids, log_accepted, names, records, run_ends, told, usual), tenant(add_tenant_shelf,
+--   origin_and_tenant, tenant_shelf), subject(note_subjects, token_of), lane_state(all_paused, lanes, load_lanes,
+--   loaded, ready_length), slots(lane_ends, slots, take_tokens, tokens_of), progress(NO_MORE_PROGRESS, progress_text),
+--   sums(append_pair, count, log_line, sums), finish(finish), ends(end_dead, end_with_lane, progress_entries,
+--   write_ends), order(join_line, last_score, line_of), expiry(set_expiry, watch_expiry)
 --
 -- ARGV[3] free   free permits of the instance
 -- ARGV[4] lease  most deliveries to lease to it directly
@@ -22,9 +22,10 @@
 --   c cancelled: deleted, s there already, f not made: the lane is full
 local free, lease, entries = tonumber(ARGV[3]), tonumber(ARGV[4]), {}
 
-local ids, names = {}, {}
-do
+-- read_messages reads messages that are not usual.
+local function read_messages() -- rare
   local at, many, nnames = first_message, 0, 0
+  ids, names = {}, {}
   while ARGV[at] do
     local id, record, when = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local lane, list, fan, body, sign = only_lane(record), false, false, nil, sub(when, 1, 1)
@@ -65,6 +66,7 @@ do
     }
   end
 end
+if not usual then read_messages() end
 if #ids == 0 then
   local t, d, w = finish()
   return { t, d, w, {}, '' }
@@ -82,6 +84,21 @@ first_addition(false, sums.whole)
 -- fresh has the ids and records that this call stores, the tokens of their subjects, whether any delivery was made, and, for the
 -- archive, the bytes of the stored records and bodies.
 local known, kept, lane_lists, fresh = call('HMGET', MESSAGES, unpack(ids)), {}, {}, { subjects = {}, made = false, bytes = 0 }
+
+-- In a usual call, also all messages are new, and their lanes neither end them nor order them, and have room. kept has the
+-- messages that this call stores.
+for i = 1, usual and #ids or 0 do
+  if known[i] or kept[ids[i]] then usual = false end
+  kept[ids[i]] = records[i]
+end
+for _, l in ipairs(loaded) do
+  local limits = l.limits
+  if limits.pull or limits.ordered or lane_ends(l) or most_waiting > 0 and l.waiting + #ids > most_waiting then usual = false end
+end
+if not usual and #entries == 0 then
+  kept = {}
+  read_messages()
+end
 
 local leases, nleases, dues, pushes, nready, nbehind = {}, 0, {}, {}, 0, 0
 local first_due = sums.due -- of :due, with the deliveries of this call
@@ -309,7 +326,9 @@ local function again(e, old) -- rare
 end
 
 local words = {}
-do
+
+-- schedule_each stores the messages of a call that is not usual.
+local function schedule_each() -- rare
   local n = 0
   for i, e in ipairs(entries) do
     local old = known[i] or kept[e.id] -- a second entry of an id in one batch is compared with the first
@@ -328,6 +347,49 @@ do
     end
   end
 end
+
+-- schedule_usual stores the messages of a usual call. For each message it does what accept and make do.
+local function schedule_usual()
+  local first, last_when, due, soon, digits_of_due, last_place, word = 1, nil, nil, nil, nil, nil, nil
+  local created, created_digits
+  for r, name in ipairs(names) do
+    local l, prefix, shelf = lanes[name], name .. ':', nil
+    shelf = shelf_of(l, records[first])
+    if not l.text and not l.leads then l.leads = origin_and_tenant(records[first]) end
+    for i = first, run_ends[r] do
+      local id, record, when = ids[i], records[i], ARGV[first_message + 3 * i - 1]
+      if when ~= last_when then
+        last_when, due, last_place = when, ceil_now + tonumber(sub(when, 2)), nil
+        soon, digits_of_due = due <= now or when == '+0', format('%d', due)
+        if not soon and (first_due == 0 or due < first_due) then first_due = due end
+      end
+      if not created or find(record, created, 17, true) ~= 17 then
+        created, created_digits = sub(record, 17, 22), num(created_at(record))
+      end
+      append_pair(shelf, created_digits, id)
+      fresh[2 * i - 1], fresh[2 * i] = id, record
+      if told then fresh.bytes = fresh.bytes + #record end
+      local place = 'd'
+      if soon and may_lease(l) then
+        place = 'l'
+        lease_it(l, prefix .. id)
+      else
+        l.waiting = l.waiting + 1
+        if soon then
+          place = 'r'
+          make_ready(l, id, due)
+        else
+          append_pair(dues, digits_of_due, prefix .. id)
+        end
+      end
+      if place ~= last_place then last_place, word = place, '1' .. place .. ' ' .. digits_of_due end
+      words[i] = word
+    end
+    first = run_ends[r] + 1
+  end
+  fresh.made = true
+end
+if usual then schedule_usual() else schedule_each() end
 local answer = { 0, 0, 0, {}, table.concat(words, ' ') }
 count('in_flight', nleases)
 count('ready', nready)

@@ -1,37 +1,13 @@
 -- quick_schedule: the usual call of schedule: usual messages, none of them stored before, to lanes that are in use. It is put
 -- behind quick and messages. Its ARGV is schedule's.
 -- needs: common(added, at_now, by, call, ceil_now, created_at, earliest, find, first_addition, format, in_chunks,
---   lightest, most_waiting, now, num, only_lane, sub, tag), leases(write_leases), weight(light_enough),
---   quick(finish_usual, usual_lanes, usual_ready), messages(first_message, log_accepted, told)
+--   lightest, most_waiting, now, num, sub, tag), leases(write_leases), weight(light_enough), quick(finish_usual,
+--   usual_lanes, usual_ready), messages(first_message, ids, log_accepted, names, records, run_ends, told, usual)
 
 -- schedule_quick writes what schedule would write, and returns what schedule would return.
 local function schedule_quick()
-  -- Most messages have one lane, that of a URL or an endpoint, and neither an expiry, an ordering key, a subject, a body apart nor
-  -- a time. Where all are so, the call is usual, and nothing else is read of them. Behind the times, such a record begins with
-  -- usual_head: no expiry, no key, and the lane. So it is seen at once that a message goes to the same lane as the one before.
-  -- names has the lane of each run of messages of one lane, run_ends its last message.
-  local ids, records, names, run_ends = {}, {}, {}, {}
-  local at, n, runs, usual_head, kind_at, when_before = first_message, 0, 0, nil, nil, nil
-  while ARGV[at] do
-    local record, when = ARGV[at + 1], ARGV[at + 2]
-    if not usual_head or find(record, usual_head, 29, true) ~= 29 then
-      local lane = only_lane(record)
-      usual_head, kind_at = NEVER .. NO_KEY .. string.char(#lane) .. lane, 47 + #lane
-      if lane == '' or find(record, usual_head, 29, true) ~= 29 then return nil end
-      runs = runs + 1
-      names[runs] = lane
-    end
-    if when ~= when_before then
-      if find(when, '+', 1, true) ~= 1 then return nil end
-      when_before = when
-    end
-    local kind = string.byte(record, kind_at) -- of the first field of the meta: 12 a body apart, 16 a subject
-    if kind == 12 or kind == 16 then return nil end
-    n = n + 1
-    ids[n], records[n], run_ends[runs] = ARGV[at], record, n
-    at = at + 3
-  end
-  if n == 0 then return nil end
+  local n = #ids
+  if not usual or n == 0 then return nil end
   local any = call('EXISTS', tag, FENCED, PARKED) > 0
   if any and (call('EXISTS', tag) == 1 or call('ZSCORE', FENCED, by)) then return nil end
   local stored, seen = call('HMGET', MESSAGES, unpack(ids)), n > 1 and {}

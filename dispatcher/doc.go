@@ -41,7 +41,7 @@
 // between attempts. The engine is in internal/engine, a file for each stage, in this order:
 //
 //	publish.go   finds the lanes of a message, and returns the result of publishing it
-//	accept.go    coalesces concurrent publishes into one call of the queue (deal.go: the turns of callers)
+//	accept.go    coalesces concurrent publishes into one call of the queue, by turns of the callers
 //	watch.go     moves due deliveries, and polls the queue for events that were lost
 //	take.go      takes permits, claims as many deliveries, and starts their attempts
 //	bodies.go    reads large bodies first

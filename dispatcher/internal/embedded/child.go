@@ -1,17 +1,27 @@
 package embedded
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
+	"github.com/hookladder/hookladder/ladder"
 )
 
 // Backoff before a server that died is started again. It doubles from restartFirst to
@@ -163,4 +173,215 @@ func (c *child) death() error {
 		how += ": " + tail
 	}
 	return errors.New(how)
+}
+
+const (
+	pollEvery    = 20 * time.Millisecond // a server with an empty file responds after some 20 ms
+	maxStall     = time.Minute           // the longest time without progress of the load; a file of 1 GiB takes some ten seconds
+	queryTimeout = time.Second           // the server is on this machine
+)
+
+// await returns when the server responds for the first time.
+func (r *Redis) await(ctx context.Context, c *child) error {
+	logged, loaded, progress := false, int64(-1), time.Now()
+	for {
+		_, err := query(ctx, r.socket, "PING")
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errLoading) {
+			bytes, total := r.loading(ctx)
+			if !logged {
+				r.o.Log.Info("embedded redis loads its file", "bytes", total)
+				logged = true
+			}
+			if bytes > loaded {
+				loaded, progress = bytes, time.Now()
+			}
+		}
+		if time.Since(progress) > maxStall {
+			return fmt.Errorf("%s has made no progress for %s: %w", filepath.Base(r.program), ladder.FormatDuration(maxStall), err)
+		}
+		select {
+		case <-c.exited:
+			return r.refusal(c)
+		default:
+		}
+		if !wait.Sleep(ctx, pollEvery) {
+			return fmt.Errorf("wait for %s: %w", filepath.Base(r.program), context.Cause(ctx))
+		}
+	}
+}
+
+// loading returns how many bytes of its file the server has read; -1: the server does not
+// report it.
+func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
+	bytes, total = -1, -1
+	text, err := query(ctx, r.socket, "INFO persistence")
+	if err != nil {
+		return bytes, total
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "loading_loaded_bytes":
+			bytes = n
+		case "loading_total_bytes":
+			total = n
+		}
+	}
+	return bytes, total
+}
+
+// refusal returns the reason why the server ended before it responded, and the cure.
+func (r *Redis) refusal(c *child) error {
+	err := fmt.Errorf("%s ended: %w", filepath.Base(r.program), c.death())
+	if !c.output.damaged() {
+		return err
+	}
+	check := strings.Replace(filepath.Base(r.program), "-server", "-check-aof", 1)
+	manifest := filepath.Join(r.dir, "appendonlydir", "appendonly.aof.manifest")
+	return fmt.Errorf("%w; its append-only file is damaged: copy %s, then run %s --fix %s, which removes the changes after the damage", err, r.dir, check, manifest)
+}
+
+var errLoading = errors.New("it loads its file")
+
+// query sends one command on a connection of its own and returns the text of the
+// response. It does not use a client of Redis, because the client would wait between its
+// retries while the server starts, and would send commands that a loading server refuses.
+func query(ctx context.Context, socket, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close() //nolint:errcheck // it was only read
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return "", err
+	}
+	answer := bufio.NewReader(conn)
+	line, err := answer.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSpace(line)
+	switch {
+	case strings.HasPrefix(line, "-LOADING"):
+		return "", errLoading
+	case strings.HasPrefix(line, "$"):
+		length, err := strconv.Atoi(line[1:])
+		if err != nil || length < 0 {
+			return "", fmt.Errorf("unexpected answer %q", line)
+		}
+		text := make([]byte, length)
+		_, err = io.ReadFull(answer, text)
+		return string(text), err
+	case strings.HasPrefix(line, "+"):
+		return line[1:], nil
+	}
+	return "", errors.New(strings.TrimPrefix(line, "-"))
+}
+
+// output receives the warnings that the server prints, one a line. It logs them, and
+// keeps the last lines to explain why the server died.
+type output struct {
+	log   *slog.Logger
+	again bool // this is a restart, so its advice is in the log already
+
+	mu      sync.Mutex // guards the fields below
+	partial []byte     // the line that has no end yet
+	lines   []string   // the last keepLines
+	leaving bool       // the server is ending, and its lines about that are no warnings
+}
+
+const (
+	keepLines = 10
+	maxLine   = 4 << 10 // a longer line is cut
+)
+
+// stamp is the server's prefix of a warning: its pid, the time and the level.
+var stamp = regexp.MustCompile(`^\d+:(?:[A-Z] .{0,30}? [.*#-]|signal-handler \(\d+\)) `)
+
+// routine has parts of lines that are no warnings, because the server prints them at
+// every start.
+var routine = []string{"is starting", "just started", "Configuration loaded", "Server initialized"}
+
+// Write processes output of the server.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if room := maxLine - len(o.partial); room > 0 {
+			o.partial = append(o.partial, line[:min(len(line), room)]...)
+		}
+		if whole {
+			o.line(strings.TrimSpace(stamp.ReplaceAllString(string(o.partial), "")))
+			o.partial = o.partial[:0]
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+// line processes a whole line. The caller holds mu.
+func (o *output) line(text string) {
+	if text == "" || strings.Contains(text, "argv") { // the line would log data of a client
+		return
+	}
+	for _, words := range routine {
+		if strings.Contains(text, words) {
+			return
+		}
+	}
+	advice := strings.HasPrefix(text, "WARNING") // about the machine's settings, which no server dies of
+	if !advice {
+		o.lines = append(o.lines, text)
+		o.lines = o.lines[max(0, len(o.lines)-keepLines):]
+	}
+	level := slog.LevelWarn
+	switch {
+	case o.leaving || advice && o.again:
+		level = slog.LevelDebug
+	case advice: // it is the same at every start
+		level = slog.LevelInfo
+	}
+	o.log.Log(context.Background(), level, "embedded redis says", "text", text)
+}
+
+// farewell is called before the server is stopped, because its lines about that are no
+// warnings.
+func (o *output) farewell() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leaving = true
+}
+
+// lastFew is how many lines explain a death: the place and the reason.
+const lastFew = 3
+
+// tail returns the last lines.
+func (o *output) tail() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.lines[max(0, len(o.lines)-lastFew):], "; ")
+}
+
+// damaged reports whether the server printed that its append-only file is damaged.
+func (o *output) damaged() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lines {
+		if strings.Contains(l, "check-aof") || strings.Contains(l, "Bad file format") || strings.Contains(l, "AOF manifest") {
+			return true
+		}
+	}
+	return false
 }

@@ -4,8 +4,8 @@
 // one folder are a durable Hookladder.
 //
 // Start locks the folder (embedded.go), starts the server and restarts it when it dies
-// (child.go), and waits until it responds (await.go). The server's output goes to the log
-// (output.go). Close stops the server.
+// (child.go), and waits until it responds. The server's output goes to the log. Close stops the
+// server.
 //
 // InMemory is a Redis inside the process, for trying things out (in_memory.go). It needs
 // nothing else, and forgets everything when the process ends.

@@ -2,10 +2,10 @@
 // of the flow, with the file of each.
 //
 // Takers gives out the deliveries that callers take over HTTP: deliveries of queues, and of
-// pull endpoints, which are never called (takers.go). takers_take.go leases deliveries to a
-// caller, and lets it wait for some. It does not poll the store meanwhile. The store publishes
+// pull endpoints, which are never called (takers.go). It leases deliveries to a caller,
+// and lets it wait for some. It does not poll the store meanwhile. The store publishes
 // which lanes have deliveries, and each time one of the waiting callers takes.
-// takers_settle.go records the outcomes of callers. Leases are bound to no instance, so another instance may settle them.
+// It records the outcomes of callers. Leases are bound to no instance, so another instance may settle them.
 //
 // A Tail shows people the log of attempts as it grows (tail.go). It reads the log for all
 // followers of an instance, and only while there are any. It passes on the lines as a chain of

@@ -3,7 +3,7 @@
 //
 // One instance runs a job, its holder. If the holder dies, another instance takes the job
 // over. Each step writes its progress, so the next holder continues there. run.go finds jobs
-// and their holders, work.go runs a job. These words say where a job is:
+// and their holders, and runs them. These words say where a job is:
 //
 //	turn     the time of one holder; the store refuses steps of an older turn
 //	part     one part of the queue, with its own progress and cursor

@@ -78,11 +78,7 @@ func (d *doctor) values(ctx context.Context, n int) (whole bool, err error) {
 		if readable[k.Name] == nil {
 			continue
 		}
-		names := []string{""}
-		if k.Named() {
-			names = d.rings[n][k.Name]
-		}
-		for _, of := range names {
+		for _, of := range d.named(n, k) {
 			if err := d.texts(ctx, n, k, of); err != nil {
 				return false, err
 			}
@@ -201,35 +197,21 @@ func ofTenant(name string) bool {
 	return is
 }
 
-// shelves checks the entries of the lists of deliveries. Missing entries were found by
-// the walk through the deliveries before.
+// shelves checks the entries of the lists of deliveries: last digits before the subjects that they find,
+// and these before their index. Missing entries were found by the walk through the deliveries before.
 func (d *doctor) shelves(ctx context.Context, n int) error {
-	for _, name := range d.rings[n][keys.Shelf] {
-		if ofTenant(name) {
-			if err := d.judgeShelves(ctx, n, keys.Find(keys.Shelf), name); err != nil {
+	for _, name := range []string{keys.Shelf, keys.Tenant, keys.Digits, keys.Subject, keys.Subjects, keys.Owners} {
+		k := keys.Find(name)
+		for _, of := range d.named(n, k) {
+			if name == keys.Shelf && !ofTenant(of) {
+				continue // places has checked it
+			}
+			if err := d.judgeShelves(ctx, n, k, of); err != nil {
 				return err
 			}
 		}
 	}
-	for _, hash := range d.rings[n][keys.Tenant] {
-		if err := d.judgeShelves(ctx, n, keys.Find(keys.Tenant), hash); err != nil {
-			return err
-		}
-	}
-	for _, digits := range d.rings[n][keys.Digits] { // before the subjects that they find
-		if err := d.judgeShelves(ctx, n, keys.Find(keys.Digits), digits); err != nil {
-			return err
-		}
-	}
-	for _, hash := range d.rings[n][keys.Subject] { // before the index of subjects
-		if err := d.judgeShelves(ctx, n, keys.Find(keys.Subject), hash); err != nil {
-			return err
-		}
-	}
-	if err := d.judgeShelves(ctx, n, keys.Find(keys.Subjects), ""); err != nil {
-		return err
-	}
-	return d.judgeShelves(ctx, n, keys.Find(keys.Owners), "")
+	return nil
 }
 
 // judgeShelves checks the entries of one key, and removes wrong ones.

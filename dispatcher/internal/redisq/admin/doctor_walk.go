@@ -65,14 +65,12 @@ func (d *doctor) places(ctx context.Context, n int) error {
 		if k.Of != keys.OfDelivery || k.Type != "zset" || k.Name == keys.Expiring || k.Name == keys.Unopened { // these are not states
 			continue
 		}
-		names := []string{""}
+		names := d.named(n, k)
 		switch k.Name {
 		case keys.Leases:
 			names = d.holders
-		case keys.Behind:
-			names = d.rings[n][keys.Behind]
 		case keys.Shelf:
-			names = slices.DeleteFunc(slices.Clone(d.rings[n][keys.Shelf]), ofTenant)
+			names = slices.DeleteFunc(slices.Clone(names), ofTenant)
 		}
 		for _, of := range names {
 			w := &walk{d: d, partition: n, kind: k, of: of}

@@ -29,16 +29,13 @@ const sealPage = 32
 // many were not sealed with it. fail is called for each that can't be opened.
 func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)) (sealed int, err error) {
 	s := newStore(queue)
+	w := walker{s: s, by: doctorName}
 	for n := range s.conn.Partitions() {
-		for cursor, more := "", true; more; more = cursor != "" {
-			found, next, err := s.conn.Scan(ctx, "read messages", n, cursor, func(p redis.Pipeliner, at uint64) *redis.ScanCmd {
-				return p.HScan(ctx, s.conn.Tag(n)+keys.Messages, at, "", sealPage)
-			})
+		for page, err := range w.pages(ctx, n, keys.Find(keys.Messages), "", sealPage) {
 			if err != nil {
 				return sealed, err
 			}
-			cursor = next
-			some, err := s.sealSome(ctx, n, found, fail)
+			some, err := s.sealSome(ctx, n, page, fail)
 			if sealed += some; err != nil {
 				return sealed, err
 			}
@@ -49,15 +46,15 @@ func SealMessages(ctx context.Context, queue *redisq.Store, fail func(err error)
 
 // sealSome seals some messages, each after its id. A message that changed in the meantime was
 // cut or forgotten, because a record is written only once.
-func (s *projectStore) sealSome(ctx context.Context, n int, found []string, fail func(error)) (sealed int, err error) {
+func (s *projectStore) sealSome(ctx context.Context, n int, page []entry, fail func(error)) (sealed int, err error) {
 	var calls []conn.Call
-	for i := 0; i+1 < len(found); i += 2 {
-		record, err := conn.SealRecord(found[i], found[i+1], s.Endpoints.Box())
+	for _, e := range page {
+		record, err := conn.SealRecord(e.name, e.value, s.Endpoints.Box())
 		if err != nil {
 			fail(err)
 		}
-		if record != found[i+1] {
-			calls = append(calls, conn.Call{Partition: n, Args: []any{0, found[i], found[i+1], record}})
+		if record != e.value {
+			calls = append(calls, conn.Call{Partition: n, Args: []any{0, e.name, e.value, record}})
 		}
 	}
 	for _, r := range s.conn.Send(ctx, conn.Batch{Script: putRecordScript, By: doctorName, Calls: calls}) {

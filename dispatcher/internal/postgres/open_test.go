@@ -1,17 +1,22 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/pgtest"
+	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/archive"
 	"github.com/hookladder/hookladder/dispatcher/internal/postgres"
+	"github.com/hookladder/hookladder/dispatcher/outbox"
 )
 
 func TestAnArchiveMayBeAwayWhenItIsOpened(t *testing.T) {
@@ -157,4 +162,172 @@ func TestARoleThatMayOnlyWriteArchivesIntoTheMonthsThereAre(t *testing.T) {
 	err := a.Maintain(t.Context(), 0)
 	require.ErrorIs(t, err, archive.ErrUnavailable)
 	require.ErrorContains(t, err, "must own the archive's tables")
+}
+
+func TestEachMigrationIsListedAsAChange(t *testing.T) {
+	require.Equal(t, postgres.Newest(), dispatcher.NewestUpgrade(dispatcher.ArchiveUpgrades()))
+	require.Len(t, dispatcher.ArchiveUpgrades(), postgres.Newest())
+}
+
+// A later version was rolled out, and is rolled back: the older one works with the columns that
+// it does not know.
+func TestAnOlderProgramWorksWithTheTablesOfALaterOne(t *testing.T) {
+	where := pgtest.New(t)
+	options := postgres.Options{URL: where}
+	l := newLine()
+	l.hold(t, newTestArchive(t, where))
+	older := newTestArchive(t, where)
+	t.Run("the later one", func(t *testing.T) {
+		postgres.Migrate(t, "alter table hookladder.hold add column more text")
+		l.hold(t, newTestArchive(t, where))
+	})
+	require.Equal(t, []string{"0"}, read(t, where, "select needs from hookladder.version order by n desc limit 1"))
+	l.hold(t, older)
+	require.NoError(t, older.Maintain(t.Context(), 0))
+	v, err := postgres.OpenVault(t.Context(), options)
+	require.NoError(t, err)
+	v.Close()
+	e, err := postgres.OpenEraser(t.Context(), options)
+	require.NoError(t, err)
+	e.Close()
+}
+
+// A migration that can't be rolled back is not made by an instance, which says so before it writes.
+func TestOnlyTheCommandMakesAFinalMigration(t *testing.T) {
+	where := pgtest.New(t)
+	options := postgres.Options{URL: where}
+	l := newLine()
+	l.hold(t, newTestArchive(t, where))
+	t.Run("the later one", func(t *testing.T) {
+		postgres.MigrateFinally(t, "it renames a column", "alter table hookladder.hold rename column name to label")
+		a := newTestArchive(t, where)
+		_, err := a.Lease(t.Context(), me, nil)
+		require.ErrorIs(t, err, archive.ErrVersion)
+		require.ErrorContains(t, err, "can't be rolled back: it renames a column")
+		require.ErrorContains(t, err, "hookladder doctor --upgrade")
+		require.ErrorIs(t, a.Maintain(t.Context(), 0), archive.ErrVersion)
+		require.Empty(t, read(t, where, "select n::text from hookladder.version where n = 10"), "nothing was written")
+
+		before, after, err := postgres.Upgrade(t.Context(), options)
+		require.NoError(t, err)
+		require.Equal(t, []int{postgres.Newest() - 1, postgres.Newest()}, []int{before, after})
+		_, err = a.Lease(t.Context(), me, nil)
+		require.NoError(t, err)
+		before, after, err = postgres.Upgrade(t.Context(), options)
+		require.NoError(t, err)
+		require.Equal(t, before, after, "there is nothing left to do")
+
+		empty := pgtest.New(t)
+		_, err = newTestArchive(t, empty).Lease(t.Context(), me, nil)
+		require.NoError(t, err, "new tables have nothing that could be rolled back")
+	})
+	_, err := newTestArchive(t, where).Lease(t.Context(), me, nil)
+	require.ErrorIs(t, err, archive.ErrVersion)
+	require.ErrorContains(t, err, "newer than this program's")
+	_, err = postgres.OpenVault(t.Context(), options)
+	require.ErrorIs(t, err, archive.ErrVersion)
+	_, err = postgres.OpenEraser(t.Context(), options)
+	require.ErrorIs(t, err, archive.ErrVersion)
+}
+
+func TestRelaysShareAConnectionOfATransactionPooler(t *testing.T) {
+	url := pgtest.New(t)
+	caller := mustConnect(t, url)
+	mustExec(t, caller, outbox.Schema())
+	pooled := pgtest.Pool(t, url, 1)
+	for n, o := range []*postgres.Outbox{newTestOutbox(t, pooled), newTestOutbox(t, pooled)} {
+		id := string(rune('a' + n))
+		publish(t, caller, id, `{"topic":"t"}`)
+		state, err := o.State(t.Context())
+		require.NoError(t, err)
+		require.True(t, state.Due)
+		require.Equal(t, []string{id}, ids(mustRelay(t, o, 500, ends(dispatcher.RowAccepted)).Rows))
+		require.NoError(t, o.Sleep(t.Context()))
+		differences, err := o.Differences(t.Context(), outbox.Schema())
+		require.NoError(t, err)
+		require.Empty(t, differences)
+		require.NoError(t, o.Wait(t.Context(), long), "it listens now")
+	}
+}
+
+func TestArchivesAndReadersShareAConnectionOfATransactionPooler(t *testing.T) {
+	pooled := pgtest.Pool(t, pgtest.New(t), 1)
+	first, second := newTestArchive(t, pooled), newTestArchive(t, pooled)
+	reader, err := postgres.OpenReader(postgres.Options{URL: pooled, QueryTimeout: kit.Patience})
+	require.NoError(t, err)
+	t.Cleanup(reader.Close)
+	for n, a := range []*postgres.Archive{first, second, first, second} {
+		instance, l := []string{"one", "two"}[n%2], newLine()
+		l.partition, l.epoch = n, fmt.Sprint("e", n)
+		leases, err := a.Lease(t.Context(), instance, []archive.Want{{Partition: l.partition, Epoch: l.epoch}})
+		require.NoError(t, err)
+		require.Len(t, leases, 1)
+		id := fmt.Sprint("m", n)
+		_, err = a.Write(t.Context(), instance, []archive.Part{l.part(accepted(id), event(archive.Dead, id, 1))})
+		require.NoError(t, err)
+		require.NoError(t, a.Maintain(t.Context(), 1))
+		found, err := reader.Find(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, id, found.Message.ID)
+	}
+}
+
+// hung takes connections and never answers.
+func hung(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ln.Close() })
+	return "postgres://u:p@" + ln.Addr().String() + "/d?sslmode=disable"
+}
+
+// An archive that is away, or hangs, is found out once. Then nothing waits for it.
+func TestAnArchiveThatDoesNotAnswerKeepsNobodyWaiting(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	away := "postgres://u:p@" + gone.Addr().String() + "/d?sslmode=disable"
+	require.NoError(t, gone.Close())
+	for name, url := range map[string]string{"away": away, "hung": hung(t)} {
+		t.Run(name, func(t *testing.T) {
+			r, err := postgres.OpenReader(postgres.Options{URL: url})
+			require.NoError(t, err)
+			t.Cleanup(r.Close)
+			bound, cancel := context.WithTimeout(t.Context(), 30*time.Second) // far beyond what a look-up may take
+			defer cancel()
+			_, err = r.Find(bound, "m")
+			require.ErrorIs(t, err, archive.ErrUnavailable)
+			require.NoError(t, bound.Err())
+			ended, end := context.WithCancel(t.Context())
+			end()
+			_, err = r.Ends(ended, archive.Filter{Tenants: []string{"t"}, Limit: 1})
+			require.ErrorIs(t, err, archive.ErrUnavailable)
+			require.ErrorContains(t, err, "a moment ago", "it was not even tried")
+		})
+	}
+}
+
+// The first instance makes the tables. A look-up before that says nothing of PostgreSQL, so
+// the next one is not refused for it.
+func TestAnArchiveWithoutItsTablesIsAskedAgain(t *testing.T) {
+	url := pgtest.New(t)
+	r, err := postgres.OpenReader(postgres.Options{URL: url, QueryTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	_, err = r.Find(t.Context(), "m")
+	require.ErrorIs(t, err, archive.ErrUnavailable)
+	_, err = r.Since(t.Context())
+	require.ErrorIs(t, err, archive.ErrUnavailable)
+	require.NotContains(t, err.Error(), "a moment ago")
+	a, err := postgres.Open(postgres.Options{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	require.NoError(t, a.Maintain(t.Context(), 0))
+	_, err = r.Find(t.Context(), "m")
+	require.ErrorIs(t, err, dispatcher.ErrNotFound)
+}
+
+func TestAReaderRefusesAURLWithoutTellingIt(t *testing.T) {
+	_, err := postgres.OpenReader(postgres.Options{URL: "mysql://u:secret@h/d"})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "secret")
 }

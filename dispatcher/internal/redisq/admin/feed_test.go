@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -437,5 +438,190 @@ func TestARetryIsArchivedWithItsDueTime(t *testing.T) {
 		require.NoError(a.T, client.XAdd(a.T.Context(), &redis.XAddArgs{Stream: log, ID: at.String(), Values: entries[0].Values}).Err())
 		folded := archive.Fold([]archive.Part{a.read()}, nil)
 		require.Equal(a.T, a.Now.Add(time.Minute).UnixMilli(), folded.Open[0].Due.UnixMilli())
+	})
+}
+
+// swap has another store take the place of the one that is read, before a round trip.
+type swap struct {
+	before int // which round trip
+	met    int
+	last   string // the name of the last command of the last one
+	do     func()
+}
+
+func (s *swap) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *swap) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *swap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if s.met == s.before {
+			s.do()
+		}
+		s.met, s.last = s.met+1, cmds[len(cmds)-1].Name()
+		return next(ctx, cmds)
+	}
+}
+
+// Whatever round trip the store is swapped before, what was read is told to be of the
+// new one: then nothing of the mixture is kept.
+func TestWhatIsReadWhileTheStoreIsSwappedIsNotOfTheOldOne(t *testing.T) {
+	log := func(a *archived, from archive.Position) (string, error) {
+		part, err := a.feed.Read(context.Background(), 0, from, 1<<20, 1<<30)
+		return part.Epoch, err
+	}
+	unfinished := func(a *archived, _ archive.Position) (string, error) {
+		page, err := a.feed.Unfinished(context.Background(), 0, "")
+		return page.Open[0].Epoch, err
+	}
+	ways := map[string]struct {
+		size, trips int
+		read        func(a *archived, from archive.Position) (string, error)
+	}{
+		"log": {100, 2, log}, "log of a body that lies apart": {1 << 20, 3, log}, "unfinished": {1 << 20, 2, unfinished},
+	}
+	for name, way := range ways {
+		for trip := range way.trips {
+			t.Run(fmt.Sprint(name, trip), func(t *testing.T) {
+				a := newArchived(t, redistest.StartMini(t))
+				a.accept(1, way.size)
+				before := a.state()
+				epoch, err := way.read(a, before.At)
+				require.NoError(t, err)
+				require.Equal(t, before.Epoch, epoch)
+
+				client, key := redisqtest.Open(t, a.Options).Client(), keys.Tag(a.Options.Project, 0)+keys.Limits
+				s := &swap{before: trip, do: func() { require.NoError(t, client.HSet(context.Background(), key, keys.Epoch, "another").Err()) }}
+				a.store.Client().AddHook(s)
+				epoch, err = way.read(a, before.At)
+				require.NoError(t, err)
+				require.Equal(t, "another", epoch)
+				require.Equal(t, way.trips, s.met, "all were tried")
+				require.Equal(t, "hget", s.last, "the epoch is read behind what is of it")
+			})
+		}
+	}
+}
+
+// A process of Redis hashes with a seed of its own: the cursor of another one skips a part.
+func TestAWalkNeverGoesOnInAnotherProcessOfRedis(t *testing.T) {
+	for name, hides := range map[string]bool{"it tells which it is": false, "a service hides that": true} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t, "appendfsync always", "user service on nopass ~* &* +@all -info")
+			p := redisqtest.NewProject(t, server, 1)
+			if hides {
+				p.Options.URL = strings.Replace(p.Options.URL, "redis://", "redis://service:any@", 1)
+			}
+			a := &archived{Project: p, store: p.Open(1)}
+			a.feed = admin.NewFeed(a.store.Bare())
+			require.NoError(t, a.feed.Begin(t.Context()))
+			const many = 3000
+			a.accept(many, 10)
+			page, err := a.feed.Unfinished(t.Context(), 0, "")
+			require.NoError(t, err)
+			require.Len(t, page.Open, page.Messages)
+			require.Less(t, len(page.Open), many)
+			next, err := a.feed.Unfinished(t.Context(), 0, page.Next)
+			require.NoError(t, err, "the same process")
+			server.Restart()
+			_, err = a.feed.Unfinished(t.Context(), 0, next.Next)
+			for err != nil && err != archive.ErrServerChanged { // it is still starting
+				require.ErrorIs(t, err, dispatcher.ErrUnavailable)
+				_, err = a.feed.Unfinished(t.Context(), 0, next.Next)
+			}
+			require.ErrorIs(t, err, archive.ErrServerChanged)
+			met := map[string]bool{}
+			for cursor := ""; ; {
+				page, err := a.feed.Unfinished(t.Context(), 0, cursor)
+				require.NoError(t, err)
+				for _, o := range page.Open {
+					met[o.ID.Message] = true
+				}
+				if cursor = page.Next; cursor == "" {
+					break
+				}
+			}
+			require.Len(t, met, many)
+		})
+	}
+}
+
+// The log lost its end with the last second, or another master numbers it by a clock
+// that is behind.
+func TestNothingIsWrittenBeforeWhatIsArchived(t *testing.T) {
+	onRedis(t, func(a *archived) {
+		a.accept(1, 100)
+		p := a.read()
+		p.To = archive.Position{MS: max(a.Now.UnixMilli(), time.Now().UnixMilli()) + 3_600_000, Seq: 7} // Redis has its own clock
+		a.archive(p)
+		require.Equal(a.T, p.To, a.state().At)
+		a.accept(1, 100)
+		got := a.read()
+		require.Len(a.T, got.Accepted, 1)
+		require.True(a.T, got.To.After(p.To))
+	})
+}
+
+// Another master took over that has neither the last entries nor how far they are archived.
+func TestAStoreThatLostItsTailSaysSo(t *testing.T) {
+	onRedis(t, func(a *archived) {
+		a.accept(1, 100)
+		before := a.read()
+		a.archive(before)
+		require.False(a.T, a.read().TailLost)
+		a.Pass(time.Second)
+		a.accept(1, 100)
+		p := a.read()
+		a.archive(p)
+		client, tag := a.store.Client(), keys.Tag(a.Options.Project, 0)
+		require.NoError(a.T, client.XDel(a.T.Context(), tag+keys.Attempts, p.To.String()).Err())
+		require.NoError(a.T, client.HSet(a.T.Context(), tag+keys.Archive, "p", before.To.String()).Err())
+		require.Equal(a.T, before.To, a.state().At)
+		a.Pass(time.Second)
+		a.accept(1, 100)
+
+		a.archive(p)
+		got := a.read()
+		require.True(a.T, got.TailLost)
+		require.Len(a.T, got.Accepted, 1)
+		a.archive(got)
+		a.accept(1, 100)
+		got = a.read()
+		require.False(a.T, got.TailLost, "once")
+		a.archive(got)
+		require.False(a.T, a.read().TailLost)
+	})
+}
+
+func TestWhatWasCutIsNoTailThatWasLost(t *testing.T) {
+	onRedis(t, func(a *archived) {
+		a.accept(1, 1000)
+		a.deliver()
+		early := a.read()
+		for range 20 {
+			a.Pass(2 * time.Second)
+			a.accept(1, 1000)
+			a.deliver()
+		}
+		a.trim(2_000, false)
+		require.True(a.T, a.state().Gap.After(early.To))
+		a.archive(early)
+		require.Equal(a.T, early.To, a.state().At)
+		require.False(a.T, a.read().TailLost)
+	})
+}
+
+// A comparison waits for no entry that was cut.
+func TestALogThatWasCutToItsEndHasNoNewestEntry(t *testing.T) {
+	onRedis(t, func(a *archived) {
+		a.accept(3, 1000)
+		before := a.state()
+		require.True(a.T, before.Last.After(before.At))
+		a.trim(1, false)
+		cut := a.state()
+		require.Zero(a.T, cut.Last)
+		require.True(a.T, cut.Gap.After(before.Last))
+		require.Equal(a.T, before.At, cut.At)
+		p := a.read()
+		require.Equal(a.T, p.From, p.To)
+		require.False(a.T, p.More)
 	})
 }

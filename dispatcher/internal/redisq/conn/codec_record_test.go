@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -203,4 +204,66 @@ func TestARecordIsSealedAnewWithTheFirstKey(t *testing.T) {
 	got, err = conn.SealRecord("m1", digest, now)
 	require.NoError(t, err)
 	require.Equal(t, digest, got)
+}
+
+func TestInstanceIsReadAsItWasWritten(t *testing.T) {
+	i := dispatcher.Instance{Permits: 7, Version: "0.2.0 dirty", StartedAt: time.UnixMilli(1_700_000_000_000).UTC()}
+	for _, archives := range []bool{false, true} {
+		for _, listens := range [][]netip.AddrPort{nil, {netip.MustParseAddrPort("127.0.0.1:8080")}, {netip.MustParseAddrPort("10.1.2.3:80"), netip.MustParseAddrPort("[fd00::1]:9464")}} {
+			text := conn.EncodeInstance(i, listens, archives)
+			require.Equal(t, i, conn.ParseInstance(text), text)
+			require.Equal(t, archives, conn.InstanceArchives(text), text)
+			require.Equal(t, listens, conn.InstanceListens(text), text)
+		}
+	}
+	require.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("[::1]:1")}, conn.InstanceListens("7 1 0.2.0 at x,[::1]:1,,127.0.0.1"), "what is not an address is left out")
+}
+
+func TestLimitsThatCantBeReadAreAnError(t *testing.T) {
+	got, err := conn.ParseLimits("3 64 50000 1 d")
+	require.NoError(t, err)
+	require.Equal(t, dispatcher.LaneLimits{
+		Version: 3, MaxInFlight: 64, Interval: 50 * time.Millisecond, Ordered: true, Mode: dispatcher.LaneDisabled,
+	}, got)
+	for _, bad := range []string{"3", "3 64 50000 1 y", "3 64 50000 1", "a 0 0 0 -"} {
+		_, err := conn.ParseLimits(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+func TestTextsThatTheScriptsCantReadAreNotWhole(t *testing.T) {
+	for text, whole := range map[string]bool{
+		"3 64 50000 1 d": true, "3 64 50000 1 - t": true, "": false, "3 64 50000 2 d": false, "9007199254740992 64 0 1 d": false,
+	} {
+		require.Equal(t, whole, conn.LimitsWhole(text), text)
+	}
+	for text, whole := range map[string]bool{
+		"0 0 0 0 0 0 0 0 0": true, "0 0 0 0 0 0 0 0 0 ~s5": true, "0 0 0 0 0 0 0 0": false, "0 0 0 0 0 0 0 0 9007199254740992": false,
+	} {
+		require.Equal(t, whole, conn.LaneWhole(text), text)
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	e := entryOf(&dispatcher.Message{
+		ID: "m1", Topic: "order.paid", URL: "https://example.com/hook", ContentType: "application/json",
+		Body: bytes.Repeat([]byte("x"), 1024), CreatedAt: time.Now(),
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		conn.EncodeWhole(e, e.Message.CreatedAt)
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	e := entryOf(&dispatcher.Message{
+		ID: "m1", Topic: "order.paid", URL: "https://example.com/hook", ContentType: "application/json",
+		Body: bytes.Repeat([]byte("x"), 1024), CreatedAt: time.Now(),
+	})
+	record := string(conn.EncodeWhole(e, e.Message.CreatedAt))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := conn.DecodeRecord(e.Message.ID, record)
+		require.NoError(b, err)
+	}
 }

@@ -2,7 +2,9 @@ package conn
 
 import (
 	"iter"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -318,4 +320,311 @@ func wordsOf(text string) iter.Seq[string] {
 			begin = end + 1
 		}
 	}
+}
+
+// Lua finds each captured local of a new function by a walk through all captured locals of the
+// script. So the cost of the functions grows with the square of their number. Most calls of a script
+// need half of its functions, and should not create the others.
+
+// rareMark ends the first line of a function that few calls of a script need. Such a function is
+// created when it is called for the first time, together with all other rare functions and with the
+// functions that only rare functions use.
+const rareMark = "-- rare"
+
+// rareName begins the names of the functions that create rare functions.
+const rareName = "rare"
+
+// deferRare moves the rare functions of a script into a function that creates them when one of them is
+// called, and returns a table of them. If a line of the script needs one of them before all are
+// defined, the later ones get a function of their own.
+func deferRare(pieces []piece) []piece {
+	rare := rareOf(pieces)
+	needing := needingAny(pieces, rare)
+	calls := map[string]string{}
+	var rest, span []piece
+	spans := 0
+	end := func() {
+		if len(span) > 0 {
+			spans++
+			rest = append(rest, deferSpan(span, pieces, rareName+strconv.Itoa(spans), calls)...)
+			span = nil
+		}
+	}
+	for _, p := range pieces {
+		if p.isLine() && usesAny(p, needing) {
+			end()
+		}
+		if p.rare = rare[p.name]; len(span) > 0 || p.rare {
+			span = append(span, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	end()
+	for i, p := range rest {
+		if !p.rare {
+			rest[i] = p.replaced(calls)
+		}
+	}
+	return rest
+}
+
+// deferSpan moves the rare functions of a span into the function maker. It adds to calls how other
+// functions call them. In maker, names of keys are replaced by their expressions, because a function
+// may capture at most 60 locals.
+func deferSpan(span, all []piece, maker string, calls map[string]string) []piece {
+	inside := map[string]bool{}
+	last := 0
+	for i, p := range span {
+		if p.rare {
+			inside[p.name], last = true, i
+		}
+	}
+	outside, keys := usedOutside(all, inside), keysOf(all)
+	made := maker + "_made"
+	body, entries := "function "+maker+"()\nif not "+made+" then", ""
+	var usual []piece
+	for _, p := range span[:last+1] {
+		if !p.rare {
+			usual = append(usual, p)
+			continue
+		}
+		body += "\n" + p.replaced(keys).replaced(calls).text // calls: of earlier spans
+	}
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		if outside[name] {
+			entries += " " + name + " = " + name + ","
+			calls[name] = maker + "()." + name
+		}
+	}
+	body += "\n" + made + " = {" + entries + " }\nend\nreturn " + made + "\nend"
+	head := "local " + maker + ", " + made
+	function := lineOf(body)
+	function.rare = true
+	return slices.Concat([]piece{lineOf(head)}, usual, []piece{function}, span[last+1:])
+}
+
+// rareOf returns the names of the marked functions, and of the functions that only these use.
+func rareOf(pieces []piece) map[string]bool {
+	rare, usual := map[string]bool{}, map[string]bool{}
+	for _, p := range pieces {
+		rare[p.name] = rare[p.name] || p.rare
+	}
+	for _, p := range pieces {
+		if p.isLine() {
+			addUses(usual, p, rare)
+		}
+	}
+	marked := maps.Clone(rare)
+	for _, p := range pieces {
+		rare[p.name] = p.name != ""
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range pieces {
+			if rare[p.name] && usual[p.name] && !marked[p.name] {
+				rare[p.name], grown = false, true
+				for _, same := range pieces {
+					if same.name == p.name {
+						addUses(usual, same, rare)
+					}
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(rare, func(_ string, is bool) bool { return !is })
+	return rare
+}
+
+// needingAny returns the names, and the names of all functions that use one of them, also through
+// other functions.
+func needingAny(pieces []piece, names map[string]bool) map[string]bool {
+	needing := maps.Clone(names)
+	for grown := true; grown; {
+		grown = false
+		for _, p := range pieces {
+			if p.name != "" && !needing[p.name] && usesAny(p, needing) {
+				needing[p.name], grown = true, true
+			}
+		}
+	}
+	return needing
+}
+
+func usesAny(p piece, names map[string]bool) bool {
+	return slices.ContainsFunc(p.words, func(word string) bool { return names[word] })
+}
+
+// keysOf returns the names of the keys with their expressions.
+func keysOf(pieces []piece) map[string]string {
+	keys := map[string]string{}
+	for _, p := range pieces {
+		names, values, _ := keyNames(p)
+		for i, name := range names {
+			keys[name] = values[i]
+		}
+	}
+	return keys
+}
+
+// usedOutside returns the rare functions that pieces use which are none of them.
+func usedOutside(pieces []piece, rare map[string]bool) map[string]bool {
+	used := map[string]bool{}
+	for _, p := range pieces {
+		if !rare[p.name] {
+			addUses(used, p, rare)
+		}
+	}
+	return used
+}
+
+// addUses adds the names that a piece uses. Names of others are not looked at.
+func addUses(used map[string]bool, p piece, names map[string]bool) {
+	for _, word := range p.words {
+		if _, is := names[word]; is {
+			used[word] = true
+		}
+	}
+}
+
+// The walk through the captured locals, which is described above, ends at the function that is running. So
+// the second part of a long script is in a function of its own. There the names of the first part need no
+// walk.
+
+const (
+	nestMost   = 59  // captured locals of a function: 60 is a limit of Lua, and one is a local of the guard around the script
+	nestLeast  = 400 // steps of the walk that the function has to save
+	nestBegin  = "return (function()\n"
+	nestEnd    = "end)()\n"
+	localFirst = "local "
+)
+
+// nest returns the text of the pieces, with the second part of the script in a function if that makes it cheaper.
+func nest(pieces []piece) string {
+	walks := walksOf(pieces)
+	at, least := 0, 0
+	for i, steps := range walks.steps() {
+		switch {
+		case i == 0:
+			least = steps - nestLeast
+		case steps < least && pieces[i].atMargin() && walks.capturedFrom(i) <= nestMost:
+			at, least = i, steps
+		}
+	}
+	var b strings.Builder
+	for i, p := range pieces {
+		if i == at && at > 0 {
+			b.WriteString(nestBegin)
+		}
+		b.WriteString(p.text + "\n")
+	}
+	if at > 0 {
+		b.WriteString(nestEnd)
+	}
+	return b.String()
+}
+
+// atMargin reports whether a piece begins outside of all blocks.
+func (p piece) atMargin() bool {
+	return strings.HasPrefix(p.text, localFirst) || strings.HasPrefix(p.text, "function ")
+}
+
+// madeNames returns the names of the locals that a piece makes at the margin of a script.
+func (p piece) madeNames() []string {
+	after, found := strings.CutPrefix(p.text, localFirst)
+	if !found {
+		return nil
+	}
+	after, _, _ = strings.Cut(after, "\n")
+	if name, isFunction := strings.CutPrefix(after, "function "); isFunction {
+		name, _, _ = strings.Cut(name, "(")
+		return []string{name}
+	}
+	left, _, _ := strings.Cut(after, "=")
+	return strings.Split(strings.TrimSpace(left), ", ")
+}
+
+// walks has the names of a script's locals as numbers, for each piece. Every place of a script is
+// tried, and every start of the program does that for every script.
+type walks struct {
+	made, used [][]int // by piece; used is sorted by name, so that each process makes the same script
+	functions  []bool  // the piece has a function
+	last       []int   // by name: the last piece that uses it
+}
+
+func walksOf(pieces []piece) walks {
+	number := map[string]int{}
+	w := walks{made: make([][]int, len(pieces)), used: make([][]int, len(pieces)), functions: make([]bool, len(pieces))}
+	for i, p := range pieces {
+		for _, name := range p.madeNames() {
+			if _, there := number[name]; !there {
+				number[name] = len(number)
+			}
+			w.made[i] = append(w.made[i], number[name])
+		}
+	}
+	w.last = make([]int, len(number))
+	for i, p := range pieces {
+		w.functions[i] = strings.Contains(p.text, "function")
+		for _, name := range p.words {
+			if n, local := number[name]; local {
+				w.used[i] = append(w.used[i], n)
+				w.last[n] = i
+			}
+		}
+	}
+	return w
+}
+
+// capturedFrom returns the number of locals that are made before a piece, and used from it on.
+func (w walks) capturedFrom(from int) (n int) {
+	for _, made := range w.made[:from] {
+		for _, name := range made {
+			if w.last[name] >= from {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// steps returns, for each piece, the length of all walks if the pieces from it on are in a function of their
+// own. Then the second part needs no walk for a name of the first part, and its other walks pass only names of
+// the second part. So one pass finds all lengths.
+func (w walks) steps() []int {
+	level := make([]int, len(w.last))                                     // of each name, from 1; 0: it is not made yet
+	var captured []bool                                                   // by level
+	var maker []int                                                       // by level: the piece that made the name
+	byUser, byMaker := make([]int, len(w.made)), make([]int, len(w.made)) // steps of the walks, by piece
+	inner := 0
+	for i, made := range w.made {
+		for _, name := range made {
+			captured, maker = append(captured, false), append(maker, i)
+			level[name] = len(captured)
+		}
+		if !w.functions[i] {
+			continue
+		}
+		for _, name := range w.used[i] {
+			l := level[name]
+			if l == 0 {
+				continue
+			}
+			for _, above := range captured[l:] {
+				if above {
+					byUser[i]++
+					byMaker[maker[l-1]]++
+					inner++
+				}
+			}
+			captured[l-1] = true
+		}
+	}
+	steps, outer := make([]int, len(w.made)), 0
+	for i := range steps {
+		steps[i] = outer + inner
+		outer += byUser[i]
+		inner -= byMaker[i]
+	}
+	return steps
 }

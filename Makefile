@@ -83,7 +83,7 @@ UNRACED_FILES := $(patsubst %,dispatcher/internal/engine/%_test.go, \
 		outage own_network own_shortage pause poll route secret suspects tenants unverified) \
 	$(patsubst %,dispatcher/internal/redisq/%_test.go, \
 		bodies bounds broken_values cancel dead durable ended errors fault list names plain queue quick reap retention \
-		scripts settle_reply shares spread start traps_size conn/script_needs conn/script_nest conn/script_prune conn/script_shadow) \
+		scripts settle_reply shares spread start traps_size conn/script_needs conn/script_prune conn/script_shadow) \
 	$(patsubst %,dispatcher/app/%_test.go, \
 		absence clock console_link console_rights console_shown console_signin \
 		console_system console cursors data descriptors disk docs health hostile link_reach links lookup same scripts torn)

@@ -171,3 +171,13 @@ func TestWhatNoWaitMendsIsToldAtOnce(t *testing.T) {
 		require.NotContains(t, got.err, "falsch")
 	}
 }
+
+func TestServeGivesUpOnARedisThatDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	got := mustRun(t, []string{"REDIS_URL=redis://127.0.0.1:1", "LISTEN=127.0.0.1:0"}, "", "serve")
+	require.Equal(t, exitUnreachable, got.code, got.err)
+	for _, want := range []string{"REDIS_URL: ", "127.0.0.1:1", "connection refused (waited 30s for it)"} {
+		require.Contains(t, got.err, want)
+	}
+	require.Empty(t, got.out)
+}

@@ -120,10 +120,13 @@ endif
 
 test-plain:
 	$(TEST) -p 3 $(WHOLE) $(FIRST) $$($(GO) list work | grep -vxF "$$($(GO) list $(RACED) $(HALF_RACED))")
+# The names of the tests would fill some pages, so these two tell what they run in short.
 test-unraced:
-	$(TEST) -p 1 -run '$(UNRACED_TESTS)' $(WHOLE) $(HALF_RACED)
+	@echo '$(TEST) -p 1 -run UNRACED_TESTS $(WHOLE) $(HALF_RACED)'
+	@$(TEST) -p 1 -run '$(UNRACED_TESTS)' $(WHOLE) $(HALF_RACED)
 test-raced:
-	$(RACETEST) -p 2 -skip '$(UNRACED_TESTS)' $(WHOLE) $(HALF_RACED) || failed=yes; \
+	@echo '$(RACETEST) -p 2 -skip UNRACED_TESTS $(WHOLE) $(HALF_RACED), then $(RACED)'
+	@$(RACETEST) -p 2 -skip '$(UNRACED_TESTS)' $(WHOLE) $(HALF_RACED) || failed=yes; \
 	$(RACETEST) -p 2 $(WHOLE) $(RACED) && [ -z "$$failed" ]
 
 test-short: ## the same in a minute: no race detector, no clusters, no whole program; .ci/run decides

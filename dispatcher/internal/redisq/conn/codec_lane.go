@@ -16,7 +16,7 @@ const laneNumbers = 9
 var laneText = regexp.MustCompile(`^[0-9]+( [0-9]+){8}`)
 
 // LaneWhole reports whether the scripts can read a text of :lane. Only they write and
-// parse it; lua/state.lua names its fields.
+// parse it; lua/lane_state.lua has its fields.
 func LaneWhole(text string) bool {
 	return laneText.MatchString(text) && numbersFit(text, laneNumbers)
 }

@@ -48,7 +48,7 @@ func (p Progress) Suspect() bool { return p.Deaths >= suspectDeaths }
 // time.
 func (p Progress) Alone() bool { return p.Deaths >= aloneDeaths }
 
-// An entry with more bytes or attempts was not written by us. lua/state.lua has the same
+// An entry with more bytes or attempts was not written by us. lua/progress.lua has the same
 // rule.
 const (
 	progressMost = 256

@@ -87,7 +87,7 @@ type openArrays struct {
 	due, asked              []*time.Time
 	attempts, base, beside  []int32
 	topic, tenant, subjects []*string
-	heads, bodies           [][]byte
+	bodies                  [][]byte
 }
 
 func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
@@ -96,16 +96,16 @@ func (r *openArrays) add(o *archive.Open, partition int, walk int64) {
 	r.due, r.asked = append(r.due, nullTime(o.Due)), append(r.asked, nullTime(o.Asked))
 	r.attempts, r.base, r.beside = append(r.attempts, int32(o.Attempts)), append(r.base, int32(o.Base)), append(r.beside, int32(o.Beside))
 	r.topic, r.tenant, r.subjects = append(r.topic, nullText(o.Topic)), append(r.tenant, nullText(o.Tenant)), append(r.subjects, nullText(o.Subject))
-	r.heads, r.bodies = append(r.heads, o.Head), append(r.bodies, o.Body)
-	r.walks = append(r.walks, walk)
+	r.walks, r.bodies = append(r.walks, walk), append(r.bodies, o.Body)
 }
 
 // fromArrays selects rows for the table open from arrays. A page of a walk may have a delivery twice.
+// Its head is left out, because the message has it.
 const fromArrays = `
-insert into hookladder.open (` + openColumns + `, seen, head, body)
-select distinct on (id, lane) ` + openColumns + `, seen, head, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
+insert into hookladder.open (` + openColumns + `, seen, body)
+select distinct on (id, lane) ` + openColumns + `, seen, body from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::timestamptz[], $6::bigint[],
   $7::timestamptz[], $8::int[], $9::int[], $10::int[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::bigint[],
-  $16::bytea[], $17::bytea[]) as new (` + openColumns + `, seen, head, body)
+  $16::bytea[]) as new (` + openColumns + `, seen, body)
 `
 
 // putOpen writes n deliveries into the table open. row returns one of them, with its partition and
@@ -116,14 +116,13 @@ func (c *copier) putOpen(ctx context.Context, n int, row func(i int) (o archive.
 		var r openArrays
 		for i := from; i < to; i++ {
 			o, partition, walk := row(i)
-			o.Head = nil // the message has it
 			if c.archive.bodies == bodiesAll {
 				o.Body = nil
 			}
 			r.add(&o, partition, walk)
 		}
 		return c.session.exec(ctx, fromArrays+conflict, r.ids, r.lanes, r.partitions, r.epochs, r.created, r.pos,
-			r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.heads, r.bodies)
+			r.due, r.attempts, r.base, r.beside, r.asked, r.topic, r.tenant, r.subjects, r.walks, r.bodies)
 	})
 }
 
@@ -132,7 +131,7 @@ const changeOpen = `
 on conflict (id, lane) do update set
   partition = excluded.partition, epoch = excluded.epoch, created = excluded.created, pos = excluded.pos, due = excluded.due, attempts = excluded.attempts,
   base = excluded.base, beside = excluded.beside, asked = excluded.asked, seen = greatest(open.seen, excluded.seen),
-  head = coalesce(open.head, excluded.head), body = coalesce(open.body, excluded.body)`
+  body = coalesce(open.body, excluded.body)`
 
 // keepOpen writes the deliveries that began or changed and have not finished.
 func (c *copier) keepOpen(ctx context.Context) error {

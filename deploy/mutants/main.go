@@ -232,9 +232,14 @@ func (b *bench) build(ctx context.Context, all []mutant) error {
 // reader is the function by which a package reads its scripts.
 const reader = `package %s
 
-import "os"
+import (
+	"io/fs"
+	"os"
+)
 
 type mutantScripts struct{}
+
+func (mutantScripts) Open(string) (fs.File, error) { return nil, fs.ErrNotExist }
 
 func (mutantScripts) ReadFile(name string) ([]byte, error) {
 	if text, err := os.ReadFile(os.Getenv(%q) + "/%s/" + name); err == nil {
@@ -242,25 +247,13 @@ func (mutantScripts) ReadFile(name string) ([]byte, error) {
 	}
 	return os.ReadFile(os.Getenv("MUTANT_ROOT") + "/%[3]s/" + name)
 }
-
-func mutantScript(name string) string {
-	text, err := mutantScripts{}.ReadFile(name)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
 `
 
-var (
-	embedsText   = regexp.MustCompile(`(?m)^//go:embed (lua/\w+\.lua)\n(\s*(?:var )?)(\w+) string`)
-	embedsFolder = regexp.MustCompile(`(?m)^//go:embed lua/\*\.lua\nvar (\w+) embed\.FS`)
-)
+var embedsFolder = regexp.MustCompile(`(?m)^//go:embed lua/\*\.lua\nvar (\w+) embed\.FS`)
 
 // readsFiles returns a Go file that reads the scripts that it embeds from files.
 func readsFiles(text string) (changed string, ok bool) {
-	changed = embedsText.ReplaceAllString(text, `${2}$3 = mutantScript("$1")`)
-	changed = embedsFolder.ReplaceAllString(changed, "var $1 mutantScripts\n\nvar _ embed.FS")
+	changed = embedsFolder.ReplaceAllString(text, "var $1 mutantScripts\n\nvar _ embed.FS")
 	return changed, changed != text
 }
 

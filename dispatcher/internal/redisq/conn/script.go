@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"io/fs"
 	"strings"
 	"sync"
 
@@ -73,7 +74,7 @@ func (s Script) OfTest() Script {
 }
 
 // Texts returns a function for the texts of a package's scripts. It joins the texts of some files.
-func Texts(files embed.FS) func(names ...string) string {
+func Texts(files fs.ReadFileFS) func(names ...string) string {
 	return func(names ...string) string {
 		var b strings.Builder
 		for _, name := range names {

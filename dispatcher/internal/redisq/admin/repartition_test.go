@@ -19,6 +19,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
@@ -47,8 +48,8 @@ func TestARepartitionKeepsEverything(t *testing.T) {
 		require.Equal(t, want, p.Content(to), "%d to %d", from, to)
 		require.Equal(t, records, p.Records(p.Open(to)))
 		for _, key := range redisqtest.Keys(t, p.Client, p.Options.Project) {
-			if strings.Contains(key, keys.Health) && !strings.HasSuffix(key, ":1") {
-				require.Greater(t, p.Client.TTL(t.Context(), key).Val(), 24*time.Hour, key)
+			if _, half, is := strings.Cut(key, keys.Health); is && half != "1" {
+				require.Equal(t, home.BarsUntil(half).Unix(), int64(p.Client.ExpireTime(t.Context(), key).Val().Seconds()), key)
 			}
 		}
 		for n := to; n < from; n++ {

@@ -17,6 +17,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/home"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 )
 
@@ -122,9 +123,10 @@ func (p *Project) fillFigures() {
 	for i, lane := range To16(0, 16) {
 		for half := range int64(2) {
 			n := keys.Partition(string(lane), p.Options.Partitions)
-			key := keys.Tag(p.Options.Project, n) + keys.Health + strconv.FormatInt(time.Now().Unix()/1800-half, 10)
+			of := strconv.FormatInt(time.Now().Unix()/1800-half, 10)
+			key := keys.Tag(p.Options.Project, n) + keys.Health + of
 			require.NoError(p.T, p.Client.HSet(context.Background(), key, string(lane), fmt.Sprintf("%d 1", i), "*", "1").Err())
-			require.NoError(p.T, p.Client.Expire(context.Background(), key, 25*time.Hour).Err())
+			require.NoError(p.T, p.Client.ExpireAt(context.Background(), key, home.BarsUntil(of)).Err())
 		}
 	}
 }

@@ -181,9 +181,13 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 		}
 		return nil
 	}))
-	ends, err := rows(t, pg.URL(), "select id from hookladder.event where kind in ('d', 'x', 'c', '?', 'f') order by id")
+	const ends = "kind in ('d', 'x', 'c', '?', 'f')"
+	ended, err := rows(t, pg.URL(), "select distinct id from hookladder.event where "+ends+" order by id")
 	require.NoError(t, err)
-	require.Equal(t, ids, ends, "each ended once")
+	require.Equal(t, ids, ended, "each ended")
+	twice, err := rows(t, pg.URL(), "select concat_ws(' ', id, kind, n, status, pos, at, began) from hookladder.event where id in (select id from hookladder.event where "+ends+" group by id having count(*) > 1) order by id, pos")
+	require.NoError(t, err)
+	require.Empty(t, twice, "each ended once")
 	doubles, err := rows(t, pg.URL(), "select concat(id, ' ', n) from hookladder.event where kind = 'r' group by id, n having count(*) > 1")
 	require.NoError(t, err)
 	require.Empty(t, doubles, "no attempt is there twice")

@@ -34,6 +34,7 @@ type Folded struct {
 	Open    []Open                  // new or changed, in the order of their first change
 	Ended   []dispatcher.DeliveryID // known before, and ended
 	Unnamed []*Event                // ends whose message is neither in these parts nor open
+	Maybe   []*Event                // attempts that changed nothing, or ended what was not open: the archive may have them already
 }
 
 // Touched returns the deliveries that Fold needs to know: all deliveries in the parts,
@@ -81,7 +82,7 @@ func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	for i := range parts {
 		f.part(&parts[i])
 	}
-	out := Folded{Unnamed: f.unnamed}
+	out := Folded{Unnamed: f.unnamed, Maybe: f.maybe}
 	for i := range f.deliveries {
 		t := &f.deliveries[i]
 		switch {
@@ -104,6 +105,7 @@ type folder struct {
 	known      map[dispatcher.DeliveryID]Open
 	messages   map[string]*dispatcher.Message // messages that parts accept, read on demand
 	unnamed    []*Event
+	maybe      []*Event
 }
 
 // foldedDelivery is a delivery in the parts.
@@ -112,6 +114,8 @@ type foldedDelivery struct {
 	open    bool // unfinished now, as far as known
 	known   bool // it was unfinished before
 	changed bool
+	last    dispatcher.Attempt // the last attempt in the parts
+	end     Kind               // the last end in the parts; 0: it did not end there
 }
 
 func (f *folder) part(p *Part) {
@@ -177,6 +181,18 @@ func (f *folder) message(id string) *dispatcher.Message {
 func (f *folder) event(p *Part, e *Event) {
 	t := f.get(e.ID)
 	o := &t.Open
+	if (verdicts[e.Kind] != 0 || e.Kind == Late) && !e.Attempt.At.IsZero() && !e.Repeats {
+		if e.Again(e.Attempt.Number == t.last.Number && e.Attempt.At.Equal(t.last.At), !t.open && e.Kind == t.end); e.Kind == 0 {
+			return
+		}
+		if e.Kind == Late || e.Kind.Ends() && !t.open {
+			f.maybe = append(f.maybe, e)
+		}
+		t.last = e.Attempt
+	}
+	if e.Kind.Ends() {
+		t.end = e.Kind
+	}
 	if t.open {
 		e.Topic, e.Tenant, e.Subject, e.Accepted = o.Topic, o.Tenant, o.Subject, o.Created
 	} else if m := f.message(e.ID.Message); m != nil {

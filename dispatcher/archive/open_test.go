@@ -154,3 +154,48 @@ func TestWhatDiesAsItIsAcceptedLeavesTheNamesOfItsMessage(t *testing.T) {
 	require.Empty(t, got.Open)
 	require.Equal(t, []*archive.Event{&events[1]}, got.Unnamed, "its message was accepted in a part before")
 }
+
+// An error ended the script that settled an attempt, after the script had logged it.
+func TestAnAttemptThatIsSettledAgainAfterARepairIsThereOnce(t *testing.T) {
+	attempt := func(kind archive.Kind, pos int64, second, began int) archive.Event {
+		e := event(kind, pos, second, 1)
+		e.Attempt.At = at(began)
+		return e
+	}
+	kinds := func(known *archive.Open, begun []archive.Accepted, events ...archive.Event) (kinds []archive.Kind, maybe int) {
+		got, events := fold(known, begun, events...)
+		for _, e := range events {
+			kinds = append(kinds, e.Kind)
+		}
+		return kinds, len(got.Maybe)
+	}
+	for name, known := range map[string]*archive.Open{"began here": nil, "was open": {ID: of("m"), Pos: 1}, "had ended": nil} {
+		t.Run(name, func(t *testing.T) {
+			var begun []archive.Accepted
+			first := 0 // that the archive may have already
+			switch name {
+			case "began here":
+				begun = []archive.Accepted{accepted("m", 1)}
+			case "had ended":
+				first = 1
+			}
+			got, maybe := kinds(known, begun, attempt(archive.Delivered, 2, 1, 1), attempt(archive.Delivered, 3, 2, 1))
+			require.Equal(t, []archive.Kind{archive.Delivered, 0}, got, "the same attempt")
+			require.Equal(t, first, maybe)
+			got, maybe = kinds(known, begun, attempt(archive.Delivered, 2, 1, 1), attempt(archive.Late, 3, 2, 1))
+			require.Equal(t, []archive.Kind{archive.Delivered, 0}, got, "it came too late the second time")
+			require.Equal(t, first, maybe)
+			got, maybe = kinds(known, begun, attempt(archive.Delivered, 2, 1, 1), attempt(archive.Delivered, 3, 3, 2))
+			require.Equal(t, []archive.Kind{archive.Delivered, archive.Late}, got, "another attempt of what had ended")
+			require.Equal(t, first+1, maybe)
+			got, _ = kinds(known, begun, attempt(archive.Dead, 2, 1, 1), attempt(archive.Delivered, 3, 3, 2))
+			require.Equal(t, []archive.Kind{archive.Dead, archive.Delivered}, got, "it ended otherwise")
+		})
+	}
+	resent := event(archive.Resent, 3, 2, 1)
+	resent.Anew = true
+	again := accepted("m", 3)
+	again.Again = true
+	got, _ := kinds(nil, []archive.Accepted{accepted("m", 1), again}, attempt(archive.Delivered, 2, 1, 1), resent, attempt(archive.Delivered, 5, 3, 2))
+	require.Equal(t, []archive.Kind{archive.Delivered, archive.Resent, archive.Delivered}, got, "it was resent")
+}

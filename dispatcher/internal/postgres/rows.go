@@ -150,6 +150,33 @@ func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[mes
 	return there, err
 }
 
+// markAgain marks the events of attempts and ends that the archive has already.
+func (s *session) markAgain(ctx context.Context, events []*archive.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	ids, lanes, kinds := make([]string, len(events)), make([]string, len(events)), make([]string, len(events))
+	numbers, began := make([]int32, len(events)), make([]time.Time, len(events))
+	for i, e := range events {
+		ids[i], lanes[i], kinds[i] = mended(e.ID.Message), mended(string(e.ID.Lane)), string(rune(e.Kind))
+		numbers[i], began[i] = int32(e.Attempt.Number), within(e.Attempt.At)
+	}
+	rows, err := s.conn.Query(ctx, s.schema.sql(`
+		select a.k, coalesce(bool_or(e.n = a.n and e.began = a.began), false), bool_or(e.kind::text = a.kind)
+		from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[]) with ordinality as a (id, lane, kind, n, began, k)
+		join hookladder.event e on e.id = a.id and e.lane = a.lane group by a.k`), ids, lanes, kinds, numbers, began)
+	if err != nil {
+		return err
+	}
+	var k int
+	var same, ended bool
+	_, err = pgx.ForEachRow(rows, []any{&k, &same, &ended}, func() error {
+		events[k-1].Again(same, ended)
+		return nil
+	})
+	return err
+}
+
 // nameEnds fills in the topic, tenant and subject of ends that lack them. Their messages
 // were accepted in earlier parts, and their deliveries died at once, so table open never
 // had them. If several messages had the same id, the last one before the end is used.

@@ -223,3 +223,23 @@ func TestBodiesOfDeadOnesAloneAreKept(t *testing.T) {
 		})
 	}
 }
+
+// An error ended the script that settled an attempt, after the script had logged it and the archive had read that.
+func TestAnAttemptThatIsSettledAgainIsKeptOnce(t *testing.T) {
+	url := pgtest.New(t)
+	a, l := newTestArchive(t, url), newLine()
+	l.hold(t, a)
+	l.write(t, a, accepted("a", "b", "c"), event(archive.Delivered, "a", 1), event(archive.Delivered, "b", 1), event(archive.Dead, "c", 1))
+	late, another, otherwise := event(archive.Late, "a", 1), event(archive.Delivered, "b", 1), event(archive.Delivered, "c", 1)
+	another.Attempt.At, otherwise.Attempt.At = now, now
+	l.write(t, a, nil, event(archive.Delivered, "a", 1), late, another, otherwise)
+	require.Equal(t, []string{"a d", "b d", "b l", "c d", "c x"}, read(t, url, "select concat(id, ' ', kind) from hookladder.event order by id, kind"))
+
+	resent := event(archive.Resent, "a", 1)
+	resent.Attempt, resent.Anew = dispatcher.Attempt{Number: 1}, true
+	again := accepted("a")
+	again[0].Again, again[0].Message = true, nil
+	l.write(t, a, again, resent)
+	l.write(t, a, nil, event(archive.Delivered, "a", 2))
+	require.Equal(t, []string{"d", "s", "d"}, read(t, url, "select concat(kind) from hookladder.event where id = 'a' order by pos"), "it was resent")
+}

@@ -200,6 +200,9 @@ func TestAMistakeInTheCommandLineExitsWith2(t *testing.T) {
 		"forget --tenant a":                              "can't be restored: add --yes",
 		"forget --tenant a --yes":                        "neither REDIS_URL nor DATA_DIR is set",
 		"restore":                                        "ARCHIVE_URL is not set",
+		"tick":                                           "--server",
+		"tick now":                                       "tick takes no arguments",
+		"tick --for 0.5s":                                "--for",
 		"dev --speed 0":                                  "--speed 0",
 		"dev --speed NaN":                                "--speed NaN",
 	} {
@@ -230,6 +233,9 @@ func TestServeRefusesToStart(t *testing.T) {
 			require.Equal(t, c.code, got.code)
 		})
 	}
+	got := command(t, []string{redis, "MAX_IN_FLIGHT=0"}, "", "tick")
+	require.Contains(t, got.err, "MAX_IN_FLIGHT=4096", "it would attempt nothing")
+	require.Equal(t, exitUsage, got.code)
 }
 
 func TestTheFreshKeyOfTheRefusalIsTaken(t *testing.T) {

@@ -34,6 +34,33 @@ func TestAProgressLineTellsWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A response may be a whole page, and no line of it looks like one of the command.
+func TestAnAnswerIsShownBehindBarsAndCut(t *testing.T) {
+	for text, want := range map[string]string{
+		"out of stock\x1b[2J\nattempt 9 forged\n": "    | out of stock\\u{1b}[2J\n    | attempt 9 forged\n",
+		strings.Repeat("<p>\n", 20):               strings.Repeat("    | <p>\n", 7) + "    | <p> ...\n",
+		strings.Repeat("x", 2000):                 "    | " + strings.Repeat("x", 512) + " ...\n",
+		"":                                        "",
+	} {
+		var out strings.Builder
+		printExcerpt(&out, text)
+		require.Equal(t, want, out.String())
+	}
+}
+
+func TestARetrySaysWhatItLeftAndWhy(t *testing.T) {
+	const delivery = `{"id":"ep_1:m","destination":"ep_1","message_id":"m","status":"in_flight",`
+	environ, _ := newTestAPI(t, http.StatusAccepted, `{"id":"m","deliveries":[`+delivery+`"why":"in_flight"},`+delivery+`"why":"delivered"},`+delivery+`"retried":true}]}`)
+	got := command(t, environ, "", "retry", "m")
+	require.Equal(t, exitOK, got.code, got.err)
+	require.Regexp(t, `(?s)  left +an attempt is under way\n.*  left +it was delivered; --all or --destination sends it again\n.*  retry +now\n`, got.out)
+
+	environ, _ = newTestAPI(t, http.StatusConflict, `{"type":"/problems/not-retryable","status":409,"title":"Nothing is attempted","deliveries":[`+delivery+`"why":"in_flight"}]}`)
+	got = command(t, environ, "", "retry", "m", "--destination", "ep_1")
+	require.Equal(t, exitFailed, got.code)
+	require.Regexp(t, `(?m)^  left +an attempt is under way$`, got.out)
+}
+
 func TestTheFilterOfAJobIsShownWhole(t *testing.T) {
 	at := wire.Time{Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	require.Equal(t, "dead_reason=gone destination=u_1 failed since=2026-01-31T12:00:00Z status=dead,cancelled subject=order 7 tenant=m7 topic=a.* until=2026-01-31T12:00:00Z",

@@ -66,44 +66,6 @@ func mustRows(t testing.TB, url, query string, want ...string) {
 	}))
 }
 
-func TestWhatHappensIsKeptBeyondTheStore(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	url := pgtest.New(t)
-	w.receiver.answers(func(w http.ResponseWriter, _ *http.Request, id string, attempt int) {
-		if id == "fails" || id == "dies" || id == "again" && attempt == 1 {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		_, _ = w.Write([]byte("answer\x00\xff"))
-	})
-	i := w.serve(append(archived(url), "LADDER=50ms,1h")...)
-	send := func(m wire.Message) {
-		m.URL, m.Tenant, m.Subject = w.receiver.URL(0), "shop", "o-1"
-		i.publish(m)
-	}
-	send(wire.Message{ID: "once", Body: []byte(`{"a": 1.0}`)})
-	send(wire.Message{ID: "again"})
-	send(wire.Message{ID: "fails"})
-	send(wire.Message{ID: "dies", MaxAttempts: 1})
-	send(wire.Message{ID: "later", Delay: hour})
-	send(wire.Message{ID: "cancelled", Delay: hour})
-	i.until("once", "delivered")
-	i.until("again", "delivered")
-	i.until("dies", "dead")
-	i.untilIt("fails", "waiting", func(d wire.Delivery) bool { return d.Attempts == 2 && d.Status == "retrying" })
-	_, err := i.Cancel(t.Context(), "cancelled", "")
-	require.NoError(t, err)
-
-	mustRows(t, url, "select concat(id, ' ', kind, n, ' ', status) from hookladder.event order by id, pos",
-		"again r1 500", "again d2 200", "cancelled c0 0", "dies x1 500", "fails r1 500", "fails r2 500", "once d1 200")
-	mustRows(t, url, "select concat(id, ' ', attempts) from hookladder.open order by id", "fails 2", "later 0")
-	mustRows(t, url, "select distinct tenant || subject || topic from hookladder.event", "shopo-1order.paid")
-	mustRows(t, url, "select convert_from(body, 'UTF8') from hookladder.message where id = 'once'", `{"a": 1.0}`)
-	mustRows(t, url, "select encode(answer, 'escape') from hookladder.event where id = 'once'", `answer\000\377`)
-	mustRows(t, url, "select count(*) from hookladder.message", "6")
-	eventually(t, "it says so", func() bool { return strings.Contains(i.metrics(), "\nhookladder_archive_up 1\n") })
-}
-
 // Everything is killed, ten times each, while messages come and go. In the end the archive
 // has each delivery's end once, and nothing is unfinished there.
 func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher/wire"
-	"github.com/hookladder/hookladder/signer"
 )
 
 func TestAPublishedMessageArrivesSignedAndByteForByte(t *testing.T) {
@@ -50,37 +48,5 @@ func TestAPublishedMessageArrivesSignedAndByteForByte(t *testing.T) {
 	r, err := i.Message(t.Context(), "m1")
 	require.NoError(t, err)
 	require.Equal(t, body, string(r.Body))
-}
-
-func TestAFailingReceiverIsTriedAtEachRungAndThenHasIt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, _ string, n int) {
-		if n <= 3 {
-			rw.WriteHeader(http.StatusInternalServerError)
-			_, _ = io.WriteString(rw, "down "+r.Header.Get(signer.HeaderSignature))
-		}
-	})
-	i := w.serve("LADDER=100ms,200ms,300ms")
-	i.send("m1")
-	d := i.until("m1", "delivered")
-	require.Equal(t, 4, d.Attempts)
-	require.Len(t, d.History, 4)
-	all := w.receiver.arrivals("m1")
-	require.Len(t, all, 4)
-	for n, attempt := range d.History {
-		require.Equal(t, n+1, attempt.Attempt)
-		require.Equal(t, n+1, all[n].attempt)
-		if n == 3 {
-			require.Equal(t, "delivered", attempt.Outcome)
-			break
-		}
-		require.Equal(t, "retry", attempt.Outcome)
-		require.Equal(t, http.StatusInternalServerError, attempt.StatusCode)
-		require.Equal(t, "status 500", attempt.Error)
-		wait := time.Duration(n+1) * 100 * time.Millisecond
-		require.GreaterOrEqual(t, attempt.NextAttemptAt.Sub(attempt.At.Time), wait, "rung %d", n+1)
-		require.False(t, all[n+1].at.Before(attempt.NextAttemptAt.Time), "attempt %d came early", n+2)
-	}
-	require.Equal(t, "down v1,[signature]", d.History[2].ResponseExcerpt)
+	require.Regexp(t, `"msg":"attempt finished".*"wait_s":0,.*"took_ms":[0-9.]+,`, i.log())
 }

@@ -186,6 +186,21 @@ func (w *world) doctor(t *testing.T, settings []string, flags ...string) (code i
 	return got.code, got.out + got.err
 }
 
+// lossRows are commands, and the exit codes after Redis was emptied. One that fails says that
+// the store lost data, and which command helps. A command that makes one call of the API prints what
+// that answers, so there is one of them for all.
+var lossRows = []struct {
+	command string
+	code    int
+}{
+	{"get lost", exitFailed},
+	{"pause URL", exitOK}, // a bare URL's lane needs nothing of what was lost
+	{"tick --server API --for 1s", exitFailed},
+	{"ping", exitOK},
+	{"forget --tenant shop --yes", exitUnreachable},
+	{"repartition --to 4", exitUnreachable},
+}
+
 func TestWithoutAnArchiveALossIsGivenUpByAPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -205,6 +220,20 @@ func TestWithoutAnArchiveALossIsGivenUpByAPerson(t *testing.T) {
 	i.answered(200, &ready, "GET", "/readyz", "")
 	require.Contains(t, ready.Emptied, "the store lost")
 	i.says("the store lost data")
+	eventually(t, "all that is lost is known", func() bool { // a part of it is at once
+		_, err := i.Message(t.Context(), "lost")
+		return err != nil && strings.Contains(err.Error(), "the store lost its endpoints")
+	})
+	names := strings.NewReplacer("URL", w.receiver.URL(0), "API", i.URL)
+	env := append([]string{"HOOKLADDER_URL=" + i.URL}, w.settings...)
+	for _, row := range lossRows {
+		got := mustRun(t, env, "", strings.Fields(names.Replace(row.command))...)
+		require.Equal(t, row.code, got.code, "%s: %s%s", row.command, got.out, got.err)
+		if row.code != exitOK {
+			require.Contains(t, got.out+got.err, "the store lost its endpoints", row.command)
+			require.Contains(t, got.out+got.err, "hookladder doctor --accept-loss gives it up", row.command)
+		}
+	}
 	code, out = w.doctor(t, nil)
 	require.Equal(t, 1, code, out)
 	require.Contains(t, out, "hookladder doctor --accept-loss gives it up")

@@ -8,41 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/pgtest"
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
-
-func TestADispatcherWithoutAnAPITellsHowItIs(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	i := w.serve(append(archived(pgtest.New(t)), "LISTEN=off", "METRICS_LISTEN=127.0.0.1:0")...)
-	i.troubled = true
-	res, text := i.call("GET", "/healthz", "", nil)
-	require.Equal(t, http.StatusOK, res.StatusCode)
-	require.JSONEq(t, `{"status":"ok"}`, text)
-	res, text = i.call("GET", "/readyz", "", nil)
-	require.Equal(t, http.StatusOK, res.StatusCode)
-	require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
-	var ready wire.Ready
-	require.NoError(t, json.Unmarshal([]byte(text), &ready))
-	require.Equal(t, "ready", ready.Status)
-	require.NotNil(t, ready.Store, "there are no keys, and only this host can ask")
-	require.Contains(t, text, `"archive"`)
-	res, _ = i.call("GET", "/v1/stats", "", nil)
-	require.Equal(t, http.StatusNotFound, res.StatusCode, "nothing else is there")
-
-	env := []string{"LISTEN=off", "METRICS_LISTEN=" + i.Started("metrics")}
-	got := mustRun(t, env, "", "ping")
-	require.Equal(t, exitOK, got.code, got.err)
-	require.Regexp(t, "^ready, on (redis|valkey)", got.out)
-	w.redis.Stop()
-	got = mustRun(t, env, "", "ping")
-	require.Equal(t, exitFailed, got.code, "it answers, but its store can't be used: %s", got.err)
-	res, _ = i.call("GET", "/healthz", "", nil)
-	require.Equal(t, http.StatusOK, res.StatusCode, "it is alive")
-	i.Kill()
-	require.Equal(t, exitUnreachable, mustRun(t, env, "", "ping").code)
-}
 
 func TestAReadyzThatStrangersReachTellsThemWhetherAndNoMore(t *testing.T) {
 	t.Parallel()
@@ -96,32 +63,4 @@ func (i *instance) lines(msg string) (found []map[string]any) {
 		}
 	}
 	return found
-}
-
-func TestTheLogTellsTimesWithTheirUnit(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, _ string, n int) {
-		if n == 1 {
-			rw.WriteHeader(http.StatusBadGateway)
-		}
-	})
-	i := w.serve("BREAKER=1/90s", "LADDER=1h", "SHUTDOWN_GRACE=1500ms")
-	i.send("m1")
-	i.says(`"msg":"breaker opened"`)
-	_, err := i.ResumeLane(t.Context(), w.receiver.URL(0), "")
-	require.NoError(t, err)
-	i.says(`"msg":"breaker closed"`)
-	require.Zero(t, i.stop())
-
-	attempt, opened, stopping := i.lines("attempt finished"), i.lines("breaker opened"), i.lines("stopping")
-	require.Len(t, attempt, 1)
-	require.EqualValues(t, 3600, attempt[0]["wait_s"])
-	require.Greater(t, attempt[0]["took_ms"], 0.0)
-	require.Less(t, attempt[0]["took_ms"], 60_000.0)
-	require.Len(t, opened, 1)
-	require.LessOrEqual(t, opened[0]["wait_s"], 90.0)
-	require.Greater(t, opened[0]["wait_s"], 60.0)
-	require.Len(t, stopping, 1)
-	require.EqualValues(t, 1.5, stopping[0]["grace_s"])
 }

@@ -1,15 +1,12 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
 // A link that is made at one instance opens at another; and one that is revoked opens nothing
@@ -50,42 +47,4 @@ func TestALinkOpensAtEveryInstanceUntilItIsRevoked(t *testing.T) {
 	for _, i := range all {
 		require.NotContains(t, i.log(), token)
 	}
-}
-
-// What a link set was the last thing that an instance did before it died: the endpoint has
-// it, and its lane does not. The next one holds what comes until a test succeeded.
-func TestAURLThatALinkSetWaitsForATestAfterACrash(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	first := w.serve()
-	e, _, err := first.CreateEndpoint(t.Context(), &wire.Endpoint{UID: "shop", URL: w.receiver.URL(0), Secret: w.secret.Reveal()})
-	require.NoError(t, err)
-	first.Kill()
-	const records = "{default}:endpoints"
-	stored, err := w.rdb.HGet(t.Context(), records, e.ID).Result()
-	require.NoError(t, err)
-	halfDone, found := strings.CutPrefix(stored, "1 {")
-	require.True(t, found, stored)
-	require.NoError(t, w.rdb.HSet(t.Context(), records, e.ID, `2 {"unverified":true,`+halfDone).Err())
-
-	i := w.serve()
-	env := []string{"HOOKLADDER_URL=" + i.URL}
-	i.publish(wire.Message{ID: "waits", Endpoint: "shop"})
-	i.untilIt("waits", "ready", func(d wire.Delivery) bool { return d.WaitingFor == "paused" })
-	view, err := i.Endpoint(t.Context(), "shop")
-	require.NoError(t, err)
-	require.Equal(t, "unverified", view.State)
-	got := mustRun(t, env, "", "why", "waits")
-	require.Contains(t, got.out, "since a link set its URL")
-	require.Contains(t, got.out, "hookladder endpoints test "+e.ID)
-
-	got = mustRun(t, env, "", "endpoints", "test", "shop", "--json")
-	require.Equal(t, exitOK, got.code, got.err)
-	var tested wire.EndpointTest
-	require.NoError(t, json.Unmarshal([]byte(got.out), &tested))
-	w.receiver.expect(tested.MessageID, &wire.Message{Body: []byte(w.receiver.wait(tested.MessageID, 1).body)})
-	i.until("waits", "delivered")
-	view, err = i.Endpoint(t.Context(), "shop")
-	require.NoError(t, err)
-	require.Equal(t, "active", view.State)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,72 +215,6 @@ func TestOutboxAndArchiveWorkBehindATransactionPooler(t *testing.T) {
 		require.NotContains(t, i.log(), "outbox lost")
 		require.NotContains(t, i.log(), "archive lost")
 	}
-}
-
-func TestBadRowsOfTheOutboxHoldUpNobody(t *testing.T) {
-	t.Parallel()
-	url, conn := newOutbox(t)
-	w := newWorld(t)
-	i := w.serve("OUTBOX_URL="+url, "MAX_BODY=1KiB")
-	good := 0
-	const key = "one-for-all"
-	send := func() {
-		good++
-		m := &wire.Message{ID: fmt.Sprintf("good-%03d", good), Topic: "t", URL: w.receiver.URL(0), OrderingKey: key, Body: json.RawMessage(`1`)}
-		w.receiver.expect(m.ID, m)
-		_, err := outbox.Publish(t.Context(), conn, m)
-		require.NoError(t, err)
-	}
-	want := map[string]int{}
-	bad := func(id string, status int, message, body string) {
-		send()
-		mustSQL(t, conn, `select hookladder_publish($1, $2, $3)`, message, []byte(body), id)
-		want[id] = status
-	}
-	at := fmt.Sprintf(`"topic":"t","ordering_key":%q,"url":%q`, key, w.receiver.URL(0))
-	bad("unknown-field", 422, `{`+at+`,"colour":"red"}`, `1`)
-	bad("bad-field", 422, `{`+at+`,"max_attempts":"many"}`, `1`)
-	bad("bad-url", 422, `{"topic":"t","url":"http://10.0.0.1/"}`, `1`)
-	bad("no-endpoint", 422, `{"topic":"t","endpoint":"shop-9"}`, `1`)
-	bad("unmatched", 422, `{"topic":"t","tenant":"nobody","require_match":true}`, `1`)
-	bad("too-large", 413, `{`+at+`}`, `"`+strings.Repeat("x", 1100)+`"`)
-	bad("far-too-large", 413, `{`+at+`}`, `"`+strings.Repeat("x", 5<<20)+`"`)
-	bad("not-utf8", 422, `{`+at+`}`, "\"\xff\"")
-	bad("not-json", 422, `{`+at+`}`, "status=paid")
-	mustSQL(t, conn, `insert into hookladder_outbox (id, message, body) values ('both', $1, '1'), ('none', $2, null), ('list', '[]', '1')`,
-		`{`+at+`,"body":2}`, `{`+at+`}`)
-	for _, id := range []string{"both", "none", "list"} {
-		want[id] = 422
-	}
-	send()
-	mustSQL(t, conn, `select hookladder_publish($1, '2', 'good-001')`, `{`+at+`}`)
-	want["good-001"] = 409
-	send()
-	for n := range good {
-		w.receiver.wait(fmt.Sprintf("good-%03d", n+1), 1)
-	}
-	w.receiver.once()
-	eventually(t, "all bad ones are put aside", func() bool {
-		return mustNumber(t, conn, `select count(*) from hookladder_rejected`) == len(want)
-	})
-	w.drained(conn)
-	rows, err := conn.Query(t.Context(), `select id, (problem ->> 'status')::int, problem::text from hookladder_rejected`)
-	require.NoError(t, err)
-	var id, problem string
-	var status int
-	_, err = pgx.ForEachRow(rows, []any{&id, &status, &problem}, func() error {
-		require.Equal(t, want[id], status, "%s: %s", id, problem)
-		return nil
-	})
-	require.NoError(t, err)
-	i.says(`"msg":"rows of the outbox were rejected`)
-
-	// The cause is gone, and it is published anew.
-	i.endpoint("/shop", wire.Endpoint{UID: "shop-9"})
-	w.receiver.expect("no-endpoint", &wire.Message{Body: json.RawMessage(`1`)})
-	mustSQL(t, conn, `with r as (delete from hookladder_rejected where id = 'no-endpoint' returning *)
-insert into hookladder_outbox (id, message, body) select id, message, body from r`)
-	w.receiver.wait("no-endpoint", 1)
 }
 
 func TestAnOutboxThatIsAwayStopsNothing(t *testing.T) {

@@ -15,20 +15,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/wire"
 )
 
-func TestTwoInstancesShareTheWork(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	instances := w.serves(2)
-	c := startCallers(6, 0, instances...)
-	c.goOn(240)
-	w.receiver.arrived(c.end())
-	w.counted(instances[0])
-	w.receiver.once()
-	for _, i := range instances {
-		require.Contains(t, i.log(), `"msg":"attempt finished"`, "both work")
-	}
-}
-
 // One instance accepts, another delivers, and the guard looks long after the
 // test: each hint has to arrive, whatever waits for a later time.
 func TestWhatOneInstanceAcceptsAnotherDeliversAtItsTime(t *testing.T) {

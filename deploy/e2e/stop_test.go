@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,45 +202,4 @@ func namesLike(w *world, prefix string) (names []string) {
 		}
 	}
 	return names
-}
-
-// What an instance counted since its last minute is added as it stops, so that figures
-// over time have no gap where it was restarted.
-func TestFiguresOverTimeOutliveARestart(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.receiver.answers(func(rw http.ResponseWriter, _ *http.Request, id string, _ int) {
-		if strings.HasPrefix(id, "fails") {
-			rw.WriteHeader(http.StatusInternalServerError)
-		}
-	})
-	for round := range 2 {
-		i := w.serve("LADDER=1h", "BREAKER_FAILURES=0")
-		for n := range 3 {
-			i.publish(wire.Message{ID: fmt.Sprintf("works%d-%d", round, n), URL: w.receiver.URL(0)})
-		}
-		i.publish(wire.Message{ID: fmt.Sprint("fails", round), URL: w.receiver.URL(0)})
-		eventually(t, "all are attempted", func() bool {
-			stats, err := i.Stats(t.Context())
-			require.NoError(t, err)
-			return stats.Counts["delivered"] == int64(3*(round+1)) && stats.Counts["retrying"] == int64(round+1)
-		})
-		require.Zero(t, i.stop())
-	}
-	sums := map[string][]int{}
-	for _, key := range w.rdb.Keys(t.Context(), "*:health:*").Val() {
-		tag, _, _ := strings.Cut(key, ":health:")
-		for _, text := range w.rdb.HGetAll(t.Context(), key).Val() {
-			for at, word := range strings.Fields(text) {
-				n, err := strconv.Atoi(word)
-				require.NoError(t, err)
-				if at == len(sums[tag]) {
-					sums[tag] = append(sums[tag], 0)
-				}
-				sums[tag][at] += n
-			}
-		}
-	}
-	require.Equal(t, []int{8, 6, 2}, sums["{default}"][:3], "accepted, delivered, failed")
-	require.Equal(t, []int{6, 0, 2}, sums["{default:0}"][:3], "delivered, refused, failed by the server's fault")
 }

@@ -143,18 +143,6 @@ func TestAServeThatIsThereBeforeItsRedisWaitsForIt(t *testing.T) {
 	w.serve().publish(wire.Message{ID: "m1", URL: w.receiver.URL(0)})
 }
 
-func TestASignalEndsTheWaitForAStore(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.redis.Stop()
-	i := w.begin()
-	i.troubled = true
-	i.says(`"msg":"waiting for the store"`)
-	require.Equal(t, exitOK, i.stop())
-	i.says(`"msg":"stopped before it began"`)
-	require.NotContains(t, i.log(), "waited 30s", "it ended before")
-}
-
 func TestWhatNoWaitMendsIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

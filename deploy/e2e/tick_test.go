@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/dispatcher/wire"
@@ -160,56 +159,6 @@ func TestSeveralTicksAtOnceShareTheWork(t *testing.T) {
 	require.Equal(t, http.StatusConflict, res.StatusCode, body)
 }
 
-// A tick by HTTP answers when all that was due is done.
-func TestATickByHTTPWaitsForWhatIsDue(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	h := newBarrier()
-	w.receiver.answers(func(rw http.ResponseWriter, r *http.Request, id string, n int) {
-		if strings.HasPrefix(id, "flying") && n == 1 {
-			h.wait(r)
-			rw.WriteHeader(http.StatusInternalServerError)
-		}
-	})
-	i := w.serve("LADDER=1h")
-	one, err := i.Tick(t.Context(), time.Second)
-	require.NoError(t, err)
-	require.Equal(t, wire.Tick{}, one)
-
-	i.flying(3)
-	one, err = i.Tick(t.Context(), time.Second)
-	require.NoError(t, err)
-	require.Zero(t, one.Attempted, "they have no answer yet")
-	require.WithinDuration(t, time.Now(), one.NextDueAt.Time, time.Minute, "it was over before all was done")
-
-	var both [2]wire.Tick
-	var waits errgroup.Group
-	for n := range both {
-		waits.Go(func() (err error) {
-			both[n], err = i.Tick(t.Context(), time.Minute)
-			return err
-		})
-	}
-	close(h.release)
-	require.NoError(t, waits.Wait())
-	var first time.Time
-	for _, id := range named("flying", 3) {
-		if next := i.until(id, "retrying").NextAttemptAt.Time; first.IsZero() || next.Before(first) {
-			first = next
-		}
-	}
-	for _, one := range both {
-		require.LessOrEqual(t, one.Attempted, 3)
-		require.Equal(t, first, one.NextDueAt.Time)
-	}
-
-	_, err = i.PauseLane(t.Context(), "*", "")
-	require.NoError(t, err)
-	one, err = i.Tick(t.Context(), 0)
-	require.NoError(t, err)
-	require.Nil(t, one.NextDueAt, "what is paused waits for no time")
-}
-
 // A process that stood still, as on a platform that freezes it between requests, works at the
 // first tick, though another took it for dead meanwhile.
 func TestAFrozenInstanceWorksAtItsNextTick(t *testing.T) {
@@ -233,25 +182,4 @@ func TestAFrozenInstanceWorksAtItsNextTick(t *testing.T) {
 	_, err := frozen.Tick(t.Context(), time.Minute)
 	require.NoError(t, err)
 	require.Len(t, w.receiver.arrivals("b"), 1)
-}
-
-func TestTickRefusesWhatMakesNoSense(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		args []string
-		env  string
-		code int
-		says string
-	}{
-		{[]string{"tick"}, "", exitUsage, "--server"},
-		{[]string{"tick"}, "MAX_IN_FLIGHT=0 REDIS_URL=redis://127.0.0.1:1", exitUsage, "MAX_IN_FLIGHT=4096"},
-		{[]string{"tick", "--for", "0.5s"}, "", exitUsage, "1s"},
-		{[]string{"tick", "now"}, "", exitUsage, "no arguments"},
-		{[]string{"tick", "--server", "http://127.0.0.1:1"}, "", exitUnreachable, "tick"},
-	} {
-		r := mustRun(t, strings.Fields(c.env), "", c.args...)
-		require.Equal(t, c.code, r.code, "%v %s", c.args, r.err)
-		require.Contains(t, r.err, c.says)
-		require.Empty(t, r.out)
-	}
 }

@@ -159,6 +159,14 @@ func (w *world) serves(n int, settings ...string) (all []*instance) {
 	return all
 }
 
+// keyed is the client of another key.
+func (i *instance) keyed(key string) *client.Client {
+	i.t.Helper()
+	c, err := client.New(i.URL, key, kit.Once)
+	require.NoError(i.t, err)
+	return c
+}
+
 // log is all that it wrote.
 func (i *instance) log() string { return i.Output.String() }
 

@@ -38,7 +38,7 @@ func TestAnEndpointThatIsGoneIsDisabledBeforeThatIsRecorded(t *testing.T) {
 		status, reason = r.queue.ended(view.Lane(), "later")
 		require.Equal(t, d.StatusDead, status)
 		require.Equal(t, d.ReasonDisabled, reason, "what waits is swept")
-		require.Contains(t, r.log.String(), "endpoint disabled")
+		require.Regexp(t, `msg="endpoint disabled" by=system lane=`+view.ID+` url=\S+ why=gone`, r.log.String())
 		require.Equal(t, 1024, r.FreePermits())
 		r.stop(t)
 	})

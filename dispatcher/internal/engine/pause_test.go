@@ -35,21 +35,30 @@ func TestWhatComesForAPausedDestinationIsHeldAndGoesOn(t *testing.T) {
 		}
 		_, err = r.Resume(t.Context(), bare.URL, "") // so that it is there
 		require.NoError(t, err)
+		ctx := d.WithCaller(t.Context(), "key:ops")
 		sent := 0
 		for name, c := range cases {
-			state, err := r.Pause(t.Context(), name, "")
+			state, err := r.Pause(ctx, name, "")
 			require.NoError(t, err, name)
 			require.Equal(t, c.lane, state.Lane)
 			require.Equal(t, d.StatePaused, state.State())
+			require.Equal(t, "key:ops", state.By)
 			require.Equal(t, d.StatusReady, r.publish(t, c.m).Deliveries[0].Status)
 			pass(5 * time.Minute)
 			require.Len(t, r.sender.sent(), sent, "%s: nothing goes", name)
-			state, err = r.Resume(t.Context(), name, "")
+			state, err = r.Resume(ctx, name, "")
 			require.NoError(t, err, name)
 			require.Equal(t, d.StateActive, state.State())
+			require.Empty(t, state.By)
 			synctest.Wait()
 			sent++
 			require.Len(t, r.sender.sent(), sent, "%s: at once", name)
+		}
+		for _, text := range []string{
+			`msg="lane paused" by=key:ops lane=` + string(lane), `msg="lane resumed" by=key:ops lane=` + string(lane),
+			`msg="all lanes paused" by=key:ops lane=*`, `msg="all lanes resumed" by=key:ops lane=*`,
+		} {
+			require.Contains(t, r.log.String(), text)
 		}
 		for _, c := range r.queue.seen("limit") {
 			if !c.lane.IsEndpoint() {

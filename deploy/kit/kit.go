@@ -30,9 +30,10 @@ func Until(ctx context.Context, what string, ok func() error) error {
 	}
 }
 
-// longestWait bounds the backoff between two polls. A person does not notice it, and
-// hundreds of tests at once do not load the machine by their polls.
-const longestWait = 32 * time.Millisecond
+// longestWait bounds the backoff between two polls. A person does not notice it. A poll may
+// start a process or make a call with scripts, so hundreds of tests at once would otherwise load
+// the machine by their polls.
+const longestWait = 100 * time.Millisecond
 
 // Final is an error that a retry cannot fix.
 type Final struct{ error }

@@ -85,18 +85,48 @@ func (a account) own(dir string) error {
 	return os.Chown(dir, int(a.uid), int(a.gid))
 }
 
-// init creates the files of an empty server. Its log segments are 1 MiB, so that a
-// small disk is enough.
-func (s *Server) init() error {
+// empty returns a folder with the files of an empty server, for all servers of this process.
+// A copy of it takes a tenth of the processor time of initdb. Its log segments are 1 MiB,
+// so that a small disk is enough.
+var empty = sync.OnceValues(func() (data string, err error) {
+	root, err := folder()
+	if err != nil {
+		return "", err
+	}
+	bin, err := programs()
+	if err != nil {
+		return "", err
+	}
+	as, err := whose()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(root, "e")
+	if err != nil {
+		return "", err
+	}
+	if err := as.own(dir); err != nil {
+		return "", err
+	}
+	data = filepath.Join(dir, "data")
 	p, err := kit.Start(kit.Command{
-		Name: "initdb", Path: filepath.Join(s.bin, "initdb"), Dir: s.dir, Env: environment, UID: s.as.uid, GID: s.as.gid,
-		Args: []string{"-D", s.data(), "-U", superuser, "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1"},
+		Name: "initdb", Path: filepath.Join(bin, "initdb"), Dir: dir, Env: environment, UID: as.uid, GID: as.gid,
+		Args: []string{"-D", data, "-U", superuser, "--auth=trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1"},
 	})
+	if err == nil && p.ExitCode() != 0 {
+		err = p.Death()
+	}
+	return data, err
+})
+
+// init creates the files of a server.
+func (s *Server) init() error {
+	from, err := empty()
 	if err != nil {
 		return err
 	}
-	if p.ExitCode() != 0 {
-		return p.Death()
+	if out, err := exec.Command("cp", "-a", from, s.data()).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the files of PostgreSQL: %w: %s", err, out)
 	}
 	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

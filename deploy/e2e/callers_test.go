@@ -51,17 +51,13 @@ type taken struct {
 // callersMore is how many messages a caller publishes when all is well again.
 const callersMore = 10
 
-// briskly is between two messages of a caller if nothing else is said. Without any
-// pause callers would take the processors from what they test. slowly is for tests that
-// mostly wait, in which many thousand messages would say no more than a thousand.
-const (
-	briskly = 20 * time.Millisecond
-	slowly  = 2 * briskly
-)
+// often is between two messages of a caller if nothing else is said. More messages would take the
+// processors from what is tested, and say no more.
+const often = 40 * time.Millisecond
 
 // startCallers has n callers publish, each a message in every, until end.
 func startCallers(n int, every time.Duration, to ...*instance) *callers {
-	every = cmp.Or(every, briskly)
+	every = cmp.Or(every, often)
 	c := &callers{t: to[0].t, enough: make(chan struct{})}
 	for k := range n {
 		one := &caller{

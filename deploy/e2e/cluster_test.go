@@ -203,8 +203,8 @@ func TestSentinelsReplaceTheMasterAndNothingIsLost(t *testing.T) {
 	for _, i := range instances {
 		i.troubled = true
 	}
-	c := startCallers(4, 20*time.Millisecond, instances...)
-	c.goOn(100)
+	c := startCallers(4, 0, instances...)
+	c.goOn(60)
 
 	killed := time.Now()
 	master.Kill()

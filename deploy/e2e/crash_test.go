@@ -36,7 +36,7 @@ func TestWhatWasAcknowledgedOutlivesAnyNumberOfCrashes(t *testing.T) {
 			acknowledged = append(acknowledged, id)
 		}
 	}
-	const crashes, burst = 4, 60
+	const crashes, burst = 3, 40
 	for crash := range crashes {
 		dies := w.serve(settings)
 		var wg sync.WaitGroup

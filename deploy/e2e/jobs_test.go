@@ -19,7 +19,7 @@ import (
 func replayed(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("JOBS_TEST_DELIVERIES"))
 	if err != nil {
-		return 1500
+		return 600
 	}
 	t.Log("deliveries:", n)
 	return n

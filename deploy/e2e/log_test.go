@@ -52,10 +52,13 @@ func TestALogThatNobodyReadsStopsNoDelivery(t *testing.T) {
 		}
 	})
 	i, _ := w.serveUnread()
-	const deaths, good = 800, 20 // a pipe has room for the lines of some 300 deaths
-	for n := range deaths {
-		i.publish(wire.Message{ID: fmt.Sprint("dead", n), URL: w.receiver.URL(n + 1)})
+	const deaths, good = 600, 20 // a pipe has room for the lines of some 300 deaths
+	batch := make([]wire.Message, deaths)
+	for n := range batch {
+		batch[n] = wire.Message{ID: fmt.Sprint("dead", n), Topic: "t", URL: w.receiver.URL(n + 1), Body: []byte("1")}
 	}
+	_, err := i.PublishBatch(t.Context(), batch)
+	require.NoError(t, err)
 	for n := range good {
 		i.publish(wire.Message{ID: fmt.Sprint("good", n), URL: w.receiver.URL(0)})
 	}

@@ -50,7 +50,7 @@ func (ws *writers) run(writer int) {
 				_ = conn.Close(context.Background())
 			}
 			return
-		case <-time.After(briskly):
+		case <-time.After(often):
 		}
 		if conn == nil || conn.IsClosed() {
 			var err error
@@ -150,10 +150,10 @@ func (w *world) drained(conn *pgx.Conn) {
 	eventually(w.t, "no row is left", func() bool { return mustNumber(w.t, conn, `select count(*) from hookladder_outbox`) == 0 })
 }
 
-// A hundred relays die, each somewhere between a commit and the acceptance of what was
+// Relays die, each somewhere between a commit and the acceptance of what was
 // committed: none is missing, and none comes twice. The instance that delivers stays, so that
 // what comes twice was accepted twice.
-func TestSixteenKilledRelaysLoseAndDoubleNothing(t *testing.T) {
+func TestKilledRelaysLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	url, _ := newOutbox(t)
 	w := newWorld(t, "appendfsync always")
@@ -161,7 +161,7 @@ func TestSixteenKilledRelaysLoseAndDoubleNothing(t *testing.T) {
 	ws := startWriters(w, 4, url)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
-	const relays, deaths = 4, 4
+	const relays, deaths = 4, 2
 	var killed sync.WaitGroup
 	for n := range relays {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))

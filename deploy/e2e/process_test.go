@@ -34,15 +34,15 @@ func TestWhatOneInstanceAcceptsAnotherDeliversAtItsTime(t *testing.T) {
 	require.Equal(t, 6, all)
 }
 
-// 200 destinations that never answer, with a backlog each, and one that does:
+// 64 destinations that never answer, with a backlog each, and one that does:
 // while the hung ones hang it gets everything.
 func TestHungDestinationsDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.receiver.answers(newBarrier().answer("hung"))
-	i := w.serve("ATTEMPT_TIMEOUT=60s", "LOG_LEVEL=info")
+	const permits, hung, backlog, healthy = 256, 64, 8, 50 // what hangs would take twice the permits
+	i := w.serve("LOG_LEVEL=info", fmt.Sprint("MAX_IN_FLIGHT=", permits))
 	_, port, _ := strings.Cut(strings.TrimPrefix(w.receiver.URL(0), "http://"), ":")
-	const hung, backlog, healthy = 200, 10, 150 // together twice as many as there are permits
 	for round := range backlog {
 		var batch []wire.Message
 		for n := range hung {

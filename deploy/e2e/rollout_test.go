@@ -34,9 +34,6 @@ type trio struct {
 	all       []*instance
 }
 
-// rollouts is how often each instance of a fleet is restarted.
-const rollouts = 2
-
 func newTrio(w *world, settings ...string) *trio {
 	w.t.Helper()
 	// Proxies say for whom they ask. Without keys that is refused.
@@ -55,9 +52,8 @@ func (f *trio) start(n int) *instance {
 	return f.w.serve(append([]string{"LOG_LEVEL=info", "LISTEN=" + f.addresses[n]}, f.settings...)...)
 }
 
-// before has callers publish by an address before the fleet, each a message in every, and
-// each message once.
-func (f *trio) before(address string, every time.Duration) *callers {
+// before has callers publish by an address before the fleet, each message once.
+func (f *trio) before(address string) *callers {
 	f.w.t.Helper()
 	c, err := client.New(address, e2eKey, kit.Once)
 	require.NoError(f.w.t, err)
@@ -66,7 +62,7 @@ func (f *trio) before(address string, every time.Duration) *callers {
 		_, err := c.Ready(context.Background())
 		return err == nil
 	})
-	return startCallers(3, every, front)
+	return startCallers(3, 0, front)
 }
 
 // without fails where one of the callers was refused, which other tests forgive.
@@ -148,10 +144,9 @@ func TestARollOutBehindNginxReturnsNo502(t *testing.T) {
 		port, err := kit.FreePort()
 		require.NoError(t, err)
 		listen := kit.Loopback(port)
-		fronts = append(fronts, f.before(startNginx(t, path, listen, change(nginxBlock(t, listen, f.addresses))), briskly))
+		fronts = append(fronts, f.before(startNginx(t, path, listen, change(nginxBlock(t, listen, f.addresses)))))
 	}
-	for n := range rollouts * len(f.all) {
-		n %= len(f.all)
+	for n := range f.all {
 		for _, c := range fronts {
 			c.goOn(20)
 		}
@@ -261,9 +256,8 @@ func TestARollOutBehindABalancerThatPollsFailsNoCall(t *testing.T) {
 	w := newWorld(t)
 	f := newTrio(w, "SHUTDOWN_DELAY=60s")
 	b := newBalancer(t, f.addresses)
-	c := f.before(b.URL, slowly)
-	for n := range rollouts * len(f.all) {
-		n %= len(f.all)
+	c := f.before(b.URL)
+	for n := range f.all {
 		c.goOn(20)
 		leaves := f.all[n]
 		require.NoError(t, leaves.Signal(syscall.SIGTERM))

@@ -40,7 +40,7 @@ func TestSentinelsWithTLSReplaceTheMaster(t *testing.T) {
 
 	// Without another replica, a publish would wait for one after the failover.
 	second := redistest.StartReplica(t, heir, leastLine()) // on a busy machine the heir may be replaced too
-	c := startCallers(2, 20*time.Millisecond, i)
+	c := startCallers(2, 0, i)
 	c.goOn(50)
 	killed := time.Now()
 	master.Kill()

@@ -171,5 +171,5 @@ func TestAPoolOfTwoConnectionsIsEnough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.settings = append(w.settings, "REDIS_URL="+w.redis.URL()+"?pool_size=2", "PARTITIONS=16")
-	w.through(trouble{silent: true, callers: 64, begin: func() {}, felt: func(c *callers) { c.goOn(640) }})
+	w.through(trouble{silent: true, callers: 32, begin: func() {}, felt: func(c *callers) { c.goOn(100) }})
 }

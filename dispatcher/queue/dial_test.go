@@ -111,7 +111,7 @@ func TestAHandlerIsCalledWithoutAQueue(t *testing.T) {
 }
 
 func TestTheListHasWhatTheFilterSelects(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs})
+	p := newTestQueue(t, queue.Options{Ladder: rungs})
 	p.Handle("bad", func(context.Context, queue.Delivery) error { return queue.SkipRetry(errors.New("no stock")) })
 	p.start(t)
 	for range 3 {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 )
@@ -58,7 +57,7 @@ func TestWhatAHandlerMakesOfADelivery(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs, Workers: 1})
+			p := newTestQueue(t, queue.Options{Ladder: rungs, Workers: 1})
 			p.Handle("work", once(c.first))
 			p.start(t)
 			d := p.ends(t, p.publish(t, queue.Task{}).ID)
@@ -79,7 +78,7 @@ func TestWhatAHandlerMakesOfADelivery(t *testing.T) {
 }
 
 func TestAHandlerSaysWhenToComeAgain(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: []time.Duration{time.Hour}})
+	p := newTestQueue(t, queue.Options{Ladder: []time.Duration{time.Hour}})
 	p.Handle("work", once(func() error { return queue.RetryAfter(10*time.Millisecond, errors.New("locked")) }))
 	p.Handle("far", func(context.Context, queue.Delivery) error { return queue.RetryAfter(48*time.Hour, nil) })
 	p.start(t)
@@ -99,7 +98,7 @@ func TestOfNothingItIsNothing(t *testing.T) {
 }
 
 func TestABodyThatCantBeReadIsDeadAtOnce(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	queue.Handle(p.Queue, "work", func(context.Context, order, queue.Delivery) error { return nil })
 	p.start(t)
 	for body, says := range map[string]string{
@@ -125,7 +124,7 @@ func TestATypeThatDecodesItselfIsNotQuotedEither(t *testing.T) {
 }
 
 func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxAttempts: 1, AttemptTimeout: time.Second})
+	p := newTestQueue(t, queue.Options{MaxAttempts: 1, AttemptTimeout: time.Second})
 	p.Handle("work", func(ctx context.Context, _ queue.Delivery) error {
 		<-ctx.Done()
 		return fmt.Errorf("ask the bank: %w", ctx.Err())
@@ -138,7 +137,7 @@ func TestAHandlerThatHeedsItsDeadlineTellsMore(t *testing.T) {
 }
 
 func TestAHandlerIsRegisteredOnceBeforeRunUnderAGoodName(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	h := func(context.Context, queue.Delivery) error { return nil }
 	p.Handle("work", h)
 	refuses := func(says string, do func()) {

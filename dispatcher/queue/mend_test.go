@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/queue"
 	"github.com/hookladder/hookladder/dispatcher/queue/queuetest"
@@ -128,7 +127,7 @@ func TestAPausedQueueWaitsUntilItIsResumed(t *testing.T) {
 
 func TestWrongQuestionsAreNamed(t *testing.T) {
 	t.Parallel()
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	p.publish(t, queue.Task{ID: "one"})
 	list := func(f queue.Filter) error {
 		for _, err := range p.List(t.Context(), f) {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestTheSameAgainIsADuplicateAndOtherContentAConflict(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	first := p.publish(t, queue.Task{ID: "one", Body: order{1}})
 	require.False(t, first.Duplicate)
 	again := p.publish(t, queue.Task{ID: "one", Body: order{1}})
@@ -34,7 +34,7 @@ func TestTheSameAgainIsADuplicateAndOtherContentAConflict(t *testing.T) {
 }
 
 func TestWhatCantBePublishedIsToldByField(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxBody: 100})
+	p := newTestQueue(t, queue.Options{MaxBody: 100})
 	for name, c := range map[string]struct {
 		task  queue.Task
 		field string
@@ -63,7 +63,7 @@ func TestWhatCantBePublishedIsToldByField(t *testing.T) {
 }
 
 func TestATaskWithoutAQueueIsNotTaken(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	_, err := p.Publish(t.Context(), queue.Task{ID: "lost", Topic: "order.unpaid", Body: 1, Delay: time.Minute})
 	require.ErrorIs(t, err, queue.ErrInvalid)
 	require.ErrorContains(t, err, "Queue is needed: Send is for webhooks to a URL or to endpoints")
@@ -72,7 +72,7 @@ func TestATaskWithoutAQueueIsNotTaken(t *testing.T) {
 }
 
 func TestACallbackThatNobodyWouldGetIsAnErrorUnlessTheCallerAllowsIt(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	_, err := p.Send(t.Context(), queue.Callback{ID: "one", Topic: "order.paid", Tenant: "shop"})
 	require.ErrorIs(t, err, queue.ErrUnmatched)
 	require.EqualError(t, err, "send one: it has no URL and no Endpoint, and no endpoint of its tenant has a topic that matches")
@@ -89,7 +89,7 @@ func TestACallbackThatNobodyWouldGetIsAnErrorUnlessTheCallerAllowsIt(t *testing.
 }
 
 func TestAQueueTakesNoMoreThanMayWait(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxWaiting: 2})
+	p := newTestQueue(t, queue.Options{MaxWaiting: 2})
 	p.publish(t, queue.Task{})
 	p.publish(t, queue.Task{})
 	_, err := p.Publish(t.Context(), queue.Task{Topic: "test", Queue: "work"})
@@ -129,7 +129,7 @@ func TestAStoreThatKeepsNothingIsRefusedUnlessItMay(t *testing.T) {
 
 func TestJSONIsSentByteForByteAndALadderIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	got := make(chan queue.Delivery, 1)
 	p.Handle("work", reporting(got))
 	p.start(t)
@@ -186,7 +186,7 @@ func TestALossEndsWhenItIsAccepted(t *testing.T) {
 }
 
 func TestRunNeedsAHandlerAndAnOpenQueue(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	require.ErrorContains(t, p.Run(t.Context()), "no queue has a handler")
 	p.Handle("work", func(context.Context, queue.Delivery) error { return errors.New("not called") })
 	require.NoError(t, p.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,15 @@ func newTestProgram(t testing.TB, url string, o queue.Options) *program {
 	p := &program{Queue: q, url: url, ended: make(chan error, 1), stop: func() {}}
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return p
+}
+
+var projects atomic.Int64
+
+// newTestQueue opens a queue with a project of its own, on the server of all tests.
+func newTestQueue(t testing.TB, o queue.Options) *program {
+	t.Helper()
+	o.Project = fmt.Sprint("test", projects.Add(1))
+	return newTestProgram(t, redistest.Share(t).URL(), o)
 }
 
 // start has it handle, until the test ends.
@@ -115,7 +125,7 @@ type order struct{ Number int }
 func TestAHandlerGetsWhatWasPublished(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		t.Run(fmt.Sprintf("poll %t", poll), func(t *testing.T) {
-			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Poll: poll})
+			p := newTestQueue(t, queue.Options{Poll: poll})
 			got := make(chan queue.Delivery, 1)
 			read := make(chan order, 1)
 			queue.Handle(p.Queue, "orders", func(ctx context.Context, o order, d queue.Delivery) error {

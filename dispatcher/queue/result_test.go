@@ -59,7 +59,7 @@ func TestCodeOfAHandlersErrorEndsNoProgram(t *testing.T) {
 		"what it says besides counts": {func() error { return queue.SkipRetry(&faulty{boom, fine, fine}) }, dispatcher.StatusDead, []string{"boom"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs, Workers: 1})
+			p := newTestQueue(t, queue.Options{Ladder: rungs, Workers: 1})
 			p.Handle("work", once(c.err))
 			p.start(t)
 			d := p.ends(t, p.publish(t, queue.Task{}).ID)
@@ -112,7 +112,7 @@ func (l unread) Handle(ctx context.Context, r slog.Record) error {
 
 func TestALogThatHangsStopsNoHandler(t *testing.T) {
 	log := unread{newLogged(), make(chan struct{})}
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2, MaxAttempts: 1, Log: slog.New(log)})
+	p := newTestQueue(t, queue.Options{Workers: 2, MaxAttempts: 1, Log: slog.New(log)})
 	p.Handle("work", func(_ context.Context, d queue.Delivery) error {
 		if d.Topic == "bad" {
 			panic("bad")
@@ -136,7 +136,7 @@ const (
 
 func TestASuccessAfterTheDeadlineCountsAndKeepsTheOrder(t *testing.T) {
 	log := newLogged()
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs, Log: slog.New(log)})
+	p := newTestQueue(t, queue.Options{Ladder: rungs, Log: slog.New(log)})
 	var mu sync.Mutex
 	var order []string
 	note := func(what string, d queue.Delivery) {
@@ -170,7 +170,7 @@ func TestAnErrorAfterTheDeadlineIsATimeout(t *testing.T) {
 	for name, err := range map[string]error{"any": errors.New("no stock"), "one that skips retries": queue.SkipRetry(errors.New("no stock"))} {
 		t.Run(name, func(t *testing.T) {
 			log := newLogged()
-			p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{MaxAttempts: 1, Log: slog.New(log)})
+			p := newTestQueue(t, queue.Options{MaxAttempts: 1, Log: slog.New(log)})
 			release := make(chan struct{})
 			p.Handle("work", func(context.Context, queue.Delivery) error { <-release; return err })
 			p.start(t)
@@ -187,7 +187,7 @@ func TestAnErrorAfterTheDeadlineIsATimeout(t *testing.T) {
 
 func TestAHandlerThatTakesTwiceItsTimeLosesItsDeliveryAndItsSuccessCountsStill(t *testing.T) {
 	log := newLogged()
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 1, Ladder: []time.Duration{time.Hour}, Log: slog.New(log)})
+	p := newTestQueue(t, queue.Options{Workers: 1, Ladder: []time.Duration{time.Hour}, Log: slog.New(log)})
 	release := make(chan struct{})
 	p.Handle("work", func(context.Context, queue.Delivery) error { <-release; return nil })
 	p.start(t)
@@ -235,7 +235,7 @@ func TestWithoutALogWarningsGoToTheDefaultOne(t *testing.T) {
 	log, before := newLogged(), slog.Default()
 	slog.SetDefault(slog.New(log))
 	defer slog.SetDefault(before)
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs})
+	p := newTestQueue(t, queue.Options{Ladder: rungs})
 	p.Handle("work", once(func() error { panic("boom") }))
 	p.start(t)
 	p.ends(t, p.publish(t, queue.Task{}).ID)

@@ -57,7 +57,7 @@ func TestProgramsWithOtherHandlersShareAProjectAndAnUnknownQueueWaits(t *testing
 }
 
 func TestALongNameAndALongBodyAreHandledToo(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	name := strings.Repeat("long.", 12)
 	got := make(chan queue.Delivery, 9)
 	p.Handle(name, reporting(got))
@@ -71,7 +71,7 @@ func TestALongNameAndALongBodyAreHandledToo(t *testing.T) {
 }
 
 func TestThoseOfOneOrderingKeyAreHandledOneAtATimeInOrder(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Ladder: rungs})
+	p := newTestQueue(t, queue.Options{Ladder: rungs})
 	var mu sync.Mutex
 	var running atomic.Int32
 	var order []string
@@ -102,7 +102,7 @@ func TestThoseOfOneOrderingKeyAreHandledOneAtATimeInOrder(t *testing.T) {
 }
 
 func TestADelayIsKeptAndACancelledOneIsNotHandled(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	got := make(chan queue.Delivery, 9)
 	p.Handle("work", reporting(got))
 	p.start(t)
@@ -120,7 +120,7 @@ func TestADelayIsKeptAndACancelledOneIsNotHandled(t *testing.T) {
 // TestSlowHandlersLeaveWorkersToOthers has handlers of one queue that never end beside
 // another queue.
 func TestSlowHandlersLeaveWorkersToOthers(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 8, Grace: -1})
+	p := newTestQueue(t, queue.Options{Workers: 8, Grace: -1})
 	p.Handle("slow", func(ctx context.Context, _ queue.Delivery) error {
 		<-ctx.Done()
 		return ctx.Err()
@@ -223,7 +223,7 @@ func TestNoGoroutineIsLeftAfterTheEnd(t *testing.T) {
 }
 
 func TestFewWorkersHandleAllThatWaited(t *testing.T) {
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{Workers: 2})
+	p := newTestQueue(t, queue.Options{Workers: 2})
 	var ids []string
 	for range 30 {
 		ids = append(ids, p.publish(t, queue.Task{}).ID)

@@ -93,7 +93,7 @@ func TestZeroAndNilArgumentsAreErrors(t *testing.T) {
 
 func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	t.Parallel()
-	p := newTestProgram(t, redistest.Start(t).URL(), queue.Options{})
+	p := newTestQueue(t, queue.Options{})
 	require.NoError(t, p.Close())
 	for name, err := range calls(t.Context(), p.Queue) {
 		if name == "close" {

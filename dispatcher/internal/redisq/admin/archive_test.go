@@ -17,7 +17,7 @@ import (
 
 func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 	ctx := context.Background()
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	s := p.Open(2)
 	f := admin.NewFeed(s.Bare())
 	require.NoError(t, f.Begin(ctx))
@@ -62,7 +62,7 @@ func TestAProjectIsNotRepartitionedBeforeAllIsArchived(t *testing.T) {
 
 func TestDoctorEndsAnArchiveThatNoInstanceHas(t *testing.T) {
 	ctx := context.Background()
-	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	p := redisqtest.NewProject(t, redistest.Share(t), 1)
 	s := p.Open(1)
 	require.NoError(t, admin.NewFeed(s.Bare()).Begin(ctx))
 	meta, archived := keys.Home(p.Options.Project)+keys.Meta, keys.Tag(p.Options.Project, 0)+keys.Archive

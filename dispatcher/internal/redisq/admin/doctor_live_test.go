@@ -205,7 +205,7 @@ const (
 // each delivery comes to its end as often as it would have: once.
 func TestDoctorDisturbsNobodyWhoWorks(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.SetClock(time.Now())
 	r := startTraffic(p, "one", "two", "three")
 	examined, unjudged := 0, 0
@@ -236,7 +236,7 @@ func TestDoctorDisturbsNobodyWhoWorks(t *testing.T) {
 // doctor brings all of it back, at the price of some attempts too many.
 func TestDoctorLosesNothingWhileOthersWorkAndBreakThings(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.SetClock(time.Now())
 	r := startTraffic(p, "one", "two", "three")
 	var broken atomic.Int64

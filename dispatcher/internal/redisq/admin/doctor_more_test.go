@@ -24,11 +24,10 @@ import (
 // doctor.
 func TestNoDamageStopsAScript(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	filled := newTestFilled(t)
 	for _, c := range damages {
 		t.Run(c.name, func(t *testing.T) {
-			p := newTestWard(t, server)
-			p.fill()
+			p := filled(t)
 			c.do(p)
 			p.useAll()
 			p.now = p.now.Add(2 * time.Hour)
@@ -44,7 +43,7 @@ func TestNoDamageStopsAScript(t *testing.T) {
 // A count below nothing could not be read again: it would stop its lane.
 func TestACountThatIsTooLowStaysAtNothing(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fill()
 	p.do("HSET", p.key("in"), "b", "0 3")
 	p.settle("b", "leased", dispatcher.Delivered)
@@ -110,9 +109,9 @@ func (p *ward) useAll() {
 // Lists that are too long to be read in one script.
 func TestDoctorOfLongLists(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
-	const many = 9000
+	const many = 6000 // a page of a list has 5000
 	for from := 0; from < many; from += 60 {
 		batch := make([]dispatcher.Entry, 60)
 		for i := range batch {
@@ -152,7 +151,7 @@ func TestDoctorOfLongLists(t *testing.T) {
 
 func TestDoctorOfEndpoints(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	e := redisqtest.Endpoint("ep_000000001")
 	_, err := p.store.CreateEndpoint(t.Context(), e)
@@ -200,8 +199,7 @@ func TestDoctorOfEndpoints(t *testing.T) {
 
 func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	store := redisqtest.Open(t, redisq.Options{URL: redisqtest.PatientURL(server), Project: "several", Partitions: 4, LaneMaxInFlight: 128, Permits: 1024})
+	store := redisqtest.Open(t, redisq.Options{URL: redisqtest.PatientURL(redistest.Share(t)), Project: "several", Partitions: 4, LaneMaxInFlight: 128, Permits: 1024})
 	ctx := t.Context()
 	_, _, err := store.Schedule(ctx, "one", 0, 0, append(redisqtest.Entries(20, 0), redisqtest.Entries(20, time.Hour)...))
 	require.NoError(t, err)
@@ -239,7 +237,7 @@ func TestDoctorOfSeveralPartitionsAndOfKeysThatAreNoneOfOurs(t *testing.T) {
 // What an instance holds that begins while the doctor looks is in its place.
 func TestDoctorKnowsInstancesThatBeginMeanwhile(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fill()
 	number := int64(1)
 	meanwhile := func() {
@@ -260,7 +258,7 @@ func TestDoctorKnowsInstancesThatBeginMeanwhile(t *testing.T) {
 
 // Figures of a time are in keys that are named after it.
 func TestDoctorMendsFigures(t *testing.T) {
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.living = []string{"one"}
 	p.do("HSET", p.key("health:990000"), "a", "1 2 3", "b", "by hand", "*", "7", "c", "1  2")
 	p.do("SET", p.key("health:990001"), "by hand")
@@ -281,7 +279,7 @@ func TestDoctorMendsFigures(t *testing.T) {
 
 func TestDoctorTellsOfAMessageWithoutItsBody(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fill()
 	p.alive("one")
 	p.put("big", to("a"), redisqtest.Bulky)
@@ -295,7 +293,7 @@ func TestDoctorTellsOfAMessageWithoutItsBody(t *testing.T) {
 // only with their bodies: then a page has few of them.
 func TestDoctorReadsBodiesAPageAtATime(t *testing.T) {
 	const n, size = 300, 64 << 10
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fill()
 	p.alive("one")
 	for i := range n {
@@ -347,7 +345,7 @@ func (p *ward) fail(id string) {
 
 func TestDoctorLetsAFailedOneWaitAsLongAsItsAttemptAsked(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	p.ahead(25*time.Hour, func() { p.fail("late") })
 	id := dispatcher.DeliveryID{Lane: "c", Message: "late"}
@@ -362,7 +360,7 @@ func TestDoctorLetsAFailedOneWaitAsLongAsItsAttemptAsked(t *testing.T) {
 
 func TestDoctorCountsWhatWasAcceptedByAClockThatWasAheadAndLeavesIt(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	p.ahead(25*time.Hour, func() {
 		p.put("delayed", to("a"), later)
@@ -379,7 +377,7 @@ func TestDoctorCountsWhatWasAcceptedByAClockThatWasAheadAndLeavesIt(t *testing.T
 
 func TestDoctorTakesALongWaitForNoFault(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	p.put("next_year", to("a"), func(m *dispatcher.Message) { m.DeliverAt = p.now.Add(360 * 24 * time.Hour) })
 	p.ahead(59*time.Second, func() { p.fail("other_node") })
@@ -524,7 +522,7 @@ func (p *ward) crowds() string {
 // newer messages go and the list is short again.
 func TestDoctorKnowsAListOfLastDigitsThatWasCut(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	const most, over = 4096, 4
 	var newest []dispatcher.DeliveryID
@@ -677,8 +675,10 @@ func (p *ward) indexes() map[string]any {
 func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	const id = "ep_000000100" // t2, with a uid
-	filled := newTestWard(t, redistest.Start(t))
+	filled := newTestWard(t, redistest.Share(t))
 	filled.fillEndpoints() // each case repairs what it damages
+	_, found := filled.examine(true)
+	require.Empty(t, found)
 	for name, c := range map[string]struct {
 		kind, subject, what string
 		do                  func(p *ward)
@@ -706,13 +706,11 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 			here := *filled
 			here.TB = t
 			p := &here
-			_, found := p.examine(true)
-			require.Empty(t, found)
 			before := p.indexes()
 			c.do(p)
 			broken := p.indexes()
 			require.NotEqual(t, before, broken)
-			_, found = p.examine(false)
+			_, found := p.examine(false)
 			require.NotEmpty(t, found)
 			at := 0
 			for i, f := range found {
@@ -739,7 +737,7 @@ func TestDoctorOfTheIndexesOfEndpoints(t *testing.T) {
 // An endpoint that can't be read is listed, and nothing else is said of it.
 func TestDoctorListsAnEndpointThatCantBeRead(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	p.do("HSET", p.home("endpoints"), "ep_x", "7 {broken")
 	_, found := p.examine(true)
@@ -753,7 +751,7 @@ func TestDoctorListsAnEndpointThatCantBeRead(t *testing.T) {
 
 func TestDoctorTellsOfAUIDThatTwoHave(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fillEndpoints()
 	p.do("HDEL", p.home("uids"), "uid100")
 	e := redisqtest.Endpoint("ep_second000")
@@ -775,7 +773,7 @@ func TestDoctorTellsOfAUIDThatTwoHave(t *testing.T) {
 // What changes between the reading of a record and its judgement is left.
 func TestDoctorLeavesAnEndpointThatIsChangedMeanwhile(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.fillEndpoints()
 	before := p.indexes()
 	require.NoError(t, admin.CompareIndexes(t.Context(), p.store.Queue(), "ep_000000100", "9 {}"))

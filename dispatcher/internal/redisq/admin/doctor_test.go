@@ -31,7 +31,7 @@ type ward struct {
 	beats  int64
 }
 
-func newTestWard(t testing.TB, server redistest.Redis) *ward {
+func newTestWard(t testing.TB, server redisqtest.Server) *ward {
 	t.Helper()
 	p := &ward{TB: t, beats: 1, setup: redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	p.Fixture = redisqtest.Stores(server)(t, p.setup)
@@ -315,13 +315,29 @@ func (p *ward) line() string {
 	return keys[0]
 }
 
+// newTestFilled fills a project with something in every place. The returned function makes a ward of
+// it for one test, in which all is as it was after the fill.
+func newTestFilled(t *testing.T) func(t *testing.T) *ward {
+	t.Helper()
+	filled := newTestWard(t, redistest.Share(t))
+	filled.fill()
+	restore := redisqtest.CopyKeys(t, filled.client, filled.project())
+	return func(t *testing.T) *ward {
+		t.Helper()
+		restore()
+		p := *filled
+		p.TB = t
+		p.SetClock(p.now)
+		return &p
+	}
+}
+
 func TestDoctorFindsAndRepairs(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	filled := newTestFilled(t)
 	for _, c := range slices.Concat(damages, takenDamages, expiryDamages, shelfDamages, clockDamages) {
 		t.Run(c.name, func(t *testing.T) {
-			p := newTestWard(t, server)
-			p.fill()
+			p := filled(t)
 			if c.kind != "dead_instance" {
 				p.alive("one")
 			}
@@ -388,7 +404,7 @@ func (p *ward) finish(dead ...string) {
 
 func TestDoctorFindsNothingInASoundStore(t *testing.T) {
 	t.Parallel()
-	p := newTestWard(t, redistest.Start(t))
+	p := newTestWard(t, redistest.Share(t))
 	p.alive("one")
 	_, found := p.examine(true)
 	require.Empty(t, found, "it is empty")

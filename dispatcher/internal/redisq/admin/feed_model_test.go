@@ -21,7 +21,7 @@ import (
 // happens. A walk through the store tells the same.
 func TestTheLogTellsWhatHasNotFinished(t *testing.T) {
 	t.Parallel()
-	model.Run(t, followed(redistest.Start(t)), 4, nil)
+	model.Run(t, followed(redistest.Share(t)), 4, nil)
 }
 
 // follower keeps what an archive would have as unfinished.
@@ -36,7 +36,7 @@ type follower struct {
 
 // followed makes stores of which a follower reads the log after each step. Nothing is
 // kept for it: it sees all in time.
-func followed(server redistest.Redis) redisqtest.FixtureFunc {
+func followed(server redisqtest.Server) redisqtest.FixtureFunc {
 	return func(t testing.TB, s redisqtest.Setup) redisqtest.Fixture {
 		t.Helper()
 		f, options := redisqtest.NewFixture(t, s, server, redisqtest.Open)

@@ -27,16 +27,7 @@ type archived struct {
 	made  int
 }
 
-// onBoth runs a test on both kinds of store. The rules are the same on miniredis, so few tests
-// are enough.
-func onBoth(t *testing.T, run func(a *archived)) {
-	t.Run("redis", func(t *testing.T) { onRedis(t, run) })
-	t.Run("miniredis", func(t *testing.T) { run(newArchived(t, redistest.StartMini(t))) })
-}
-
-func onRedis(t *testing.T, run func(a *archived)) { run(newArchived(t, redistest.Start(t))) }
-
-func newArchived(t *testing.T, server redistest.Redis) *archived {
+func newArchived(t *testing.T, server redisqtest.Server) *archived {
 	t.Helper()
 	p := redisqtest.NewProject(t, server, 1)
 	a := &archived{Project: p, store: p.Open(1)}
@@ -117,137 +108,133 @@ func (a *archived) whole() (n int) {
 }
 
 func TestWhatIsNotArchivedIsNotTrimmed(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) {
+		a := newArchived(t, server)
 		a.accept(3, 100)
 		a.deliver()
 		a.Pass(time.Minute)
 		a.trim(0, false)
-		require.Equal(a.T, 3, a.whole())
-		require.Positive(a.T, a.state().Backlog)
+		require.Equal(t, 3, a.whole())
+		require.Positive(t, a.state().Backlog)
 
 		p := a.read()
-		require.Len(a.T, p.Accepted, 3)
-		require.Len(a.T, p.Events, 3)
-		require.Equal(a.T, p.Bytes, a.state().Backlog)
-		require.False(a.T, p.More)
+		require.Len(t, p.Accepted, 3)
+		require.Len(t, p.Events, 3)
+		require.Equal(t, p.Bytes, a.state().Backlog)
+		require.False(t, p.More)
 		a.trim(0, false)
-		require.Equal(a.T, 3, a.whole(), "it is read, and not archived")
+		require.Equal(t, 3, a.whole(), "it is read, and not archived")
 		a.accept(1, 100)
 		a.archive(p)
 		a.Pass(time.Minute)
 		a.trim(0, false)
-		require.Equal(a.T, 4, a.whole(), "there is more, and the clock may have stepped back by a second")
+		require.Equal(t, 4, a.whole(), "there is more, and the clock may have stepped back by a second")
 		p = a.read()
-		require.False(a.T, p.TailLost)
+		require.False(t, p.TailLost)
 		a.archive(p)
-		require.Zero(a.T, a.state().Backlog)
+		require.Zero(t, a.state().Backlog)
 		a.trim(0, false)
-		require.Equal(a.T, 1, a.whole(), "all is archived")
-		require.Equal(a.T, archive.Position{Seq: 1}, a.state().Gap, "of the begin: nothing was cut since")
-		require.Zero(a.T, a.state().Dropped)
+		require.Equal(t, 1, a.whole(), "all is archived")
+		require.Equal(t, archive.Position{Seq: 1}, a.state().Gap, "of the begin: nothing was cut since")
+		require.Zero(t, a.state().Dropped)
 	})
 }
 
 func TestALowerPositionChangesNothing(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(2, 100)
-		first := a.read()
-		a.Pass(time.Millisecond)
-		a.accept(2, 100)
-		both := a.read()
-		require.Equal(a.T, 2*first.Bytes, both.Bytes)
-		a.archive(both)
-		a.accept(1, 100)
-		before := a.state()
-		a.archive(first)
-		a.archive(both)
-		require.Equal(a.T, before, a.state())
-		other := a.read()
-		other.Epoch = "another"
-		a.archive(other)
-		require.Equal(a.T, before, a.state(), "it is of data that are gone")
-		a.archive(a.read())
-		require.NotEqual(a.T, before.At, a.state().At)
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(2, 100)
+	first := a.read()
+	a.Pass(time.Millisecond)
+	a.accept(2, 100)
+	both := a.read()
+	require.Equal(t, 2*first.Bytes, both.Bytes)
+	a.archive(both)
+	a.accept(1, 100)
+	before := a.state()
+	a.archive(first)
+	a.archive(both)
+	require.Equal(t, before, a.state())
+	other := a.read()
+	other.Epoch = "another"
+	a.archive(other)
+	require.Equal(t, before, a.state(), "it is of data that are gone")
+	a.archive(a.read())
+	require.NotEqual(t, before.At, a.state().At)
 }
 
 func TestBeyondTheBacklogTheOldestGoAndAreCounted(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		for range 80 {
-			a.accept(1, 1000)
-			a.deliver()
-			a.Pass(2 * time.Second)
-		}
-		before := a.state()
-		a.trim(60_000, false)
-		after := a.state()
-		require.LessOrEqual(a.T, after.Backlog, int64(60_000))
-		require.Positive(a.T, after.Dropped)
-		require.Equal(a.T, before.At, after.At)
-		require.True(a.T, after.Gap.After(after.At))
-		require.Less(a.T, a.whole(), 70)
-		require.Greater(a.T, a.whole(), 30, "no more goes than must")
+	a := newArchived(t, redistest.Share(t))
+	for range 80 {
+		a.accept(1, 1000)
+		a.deliver()
+		a.Pass(2 * time.Second)
+	}
+	before := a.state()
+	a.trim(60_000, false)
+	after := a.state()
+	require.LessOrEqual(t, after.Backlog, int64(60_000))
+	require.Positive(t, after.Dropped)
+	require.Equal(t, before.At, after.At)
+	require.True(t, after.Gap.After(after.At))
+	require.Less(t, a.whole(), 70)
+	require.Greater(t, a.whole(), 30, "no more goes than must")
 
-		p := a.read()
-		require.Zero(a.T, p.Missing, "what is still told of is whole")
-		require.Equal(a.T, after.Backlog, p.Bytes)
-		a.archive(p)
-		require.Zero(a.T, a.state().Backlog)
-		require.Equal(a.T, after.Gap, a.state().Gap, "until the archive was compared with the store")
-	})
+	p := a.read()
+	require.Zero(t, p.Missing, "what is still told of is whole")
+	require.Equal(t, after.Backlog, p.Bytes)
+	a.archive(p)
+	require.Zero(t, a.state().Backlog)
+	require.Equal(t, after.Gap, a.state().Gap, "until the archive was compared with the store")
 }
 
 func TestMemoryIsFreedAlsoOfWhatIsNotArchived(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(8, 1000)
-		a.deliver()
-		a.Pass(2 * time.Minute)
-		a.accept(1, 1000)
-		a.deliver()
-		a.Pass(2 * time.Minute)
-		a.trim(0, false)
-		require.Equal(a.T, 9, a.whole())
-		a.trim(0, true)
-		require.Less(a.T, a.whole(), 9)
-		require.Positive(a.T, a.state().Dropped)
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(8, 1000)
+	a.deliver()
+	a.Pass(2 * time.Minute)
+	a.accept(1, 1000)
+	a.deliver()
+	a.Pass(2 * time.Minute)
+	a.trim(0, false)
+	require.Equal(t, 9, a.whole())
+	a.trim(0, true)
+	require.Less(t, a.whole(), 9)
+	require.Positive(t, a.state().Dropped)
 }
 
 // An instance that does not know yet that there is an archive keeps nothing for it.
 func TestWhatAnInstanceCutsBeforeItKnowsOfTheArchiveIsAGap(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(1, 100)
+	a := newArchived(t, redistest.Share(t))
+	a.accept(1, 100)
+	a.deliver()
+	a.archive(a.read())
+	for range 80 {
+		a.accept(1, 1000)
 		a.deliver()
-		a.archive(a.read())
-		for range 80 {
-			a.accept(1, 1000)
-			a.deliver()
-			a.Pass(2 * time.Second)
-		}
-		a.Pass(48 * time.Hour)
-		a.store.Conn().SetArchives(false)
-		a.trim(0, false)
-		require.True(a.T, a.state().Gap.After(a.state().At))
-	})
+		a.Pass(2 * time.Second)
+	}
+	a.Pass(48 * time.Hour)
+	a.store.Conn().SetArchives(false)
+	a.trim(0, false)
+	require.True(t, a.state().Gap.After(a.state().At))
 }
 
 // Memory may be freed between the reading of the log and that of its messages.
 func TestWhatIsGivenUpWhileItIsReadIsCounted(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(8, 1000)
-		a.deliver()
-		a.Pass(2 * time.Minute)
-		a.accept(1, 1000)
-		reader := redisqtest.Open(a.T, a.Options)
-		a.feed = admin.NewFeed(reader.Bare())
-		before := a.state()
-		reader.Client().AddHook(&swap{before: 1, do: func() { a.trim(0, true) }})
-		p, err := a.feed.Read(a.T.Context(), 0, before.At, 1<<20, 1<<30)
-		require.NoError(a.T, err)
-		require.Equal(a.T, 8, p.Missing)
-		require.Len(a.T, p.Accepted, 9)
-		require.EqualValues(a.T, 17, a.state().Dropped, "their lines of acceptance and end, and one of the ninth")
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(8, 1000)
+	a.deliver()
+	a.Pass(2 * time.Minute)
+	a.accept(1, 1000)
+	reader := redisqtest.Open(t, a.Options)
+	a.feed = admin.NewFeed(reader.Bare())
+	before := a.state()
+	reader.Client().AddHook(&swap{before: 1, do: func() { a.trim(0, true) }})
+	p, err := a.feed.Read(t.Context(), 0, before.At, 1<<20, 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, 8, p.Missing)
+	require.Len(t, p.Accepted, 9)
+	require.EqualValues(t, 17, a.state().Dropped, "their lines of acceptance and end, and one of the ninth")
 }
 
 // What is archived makes room: so an archive begins where there is none.
@@ -266,19 +253,18 @@ func TestAnArchiveBeginsWhileMemoryIsFull(t *testing.T) {
 }
 
 func TestAStoreThatWasEmptiedHasAnotherEpoch(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		epoch := a.state().Epoch
-		require.NotEmpty(a.T, epoch)
-		require.Equal(a.T, epoch, a.state().Epoch)
-		require.NoError(a.T, a.store.Client().Del(a.T.Context(), redisqtest.Keys(a.T, a.store.Client(), a.Options.Project)...).Err())
-		a.Pass(time.Second)
-		require.NotEqual(a.T, epoch, a.state().Epoch)
-		require.Equal(a.T, "1", a.store.Client().HGet(a.T.Context(), keys.Home(a.Options.Project)+keys.Meta, "archive").Val())
-	})
+	a := newArchived(t, redistest.Share(t))
+	epoch := a.state().Epoch
+	require.NotEmpty(t, epoch)
+	require.Equal(t, epoch, a.state().Epoch)
+	require.NoError(t, a.store.Client().Del(t.Context(), redisqtest.Keys(t, a.store.Client(), a.Options.Project)...).Err())
+	a.Pass(time.Second)
+	require.NotEqual(t, epoch, a.state().Epoch)
+	require.Equal(t, "1", a.store.Client().HGet(t.Context(), keys.Home(a.Options.Project)+keys.Meta, "archive").Val())
 }
 
 func TestWhatWasBeforeTheBeginIsNotRead(t *testing.T) {
-	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	p := redisqtest.NewProject(t, redistest.Share(t), 1)
 	a := &archived{Project: p, store: p.Open(1)}
 	a.feed = admin.NewFeed(a.store.Bare())
 	a.accept(2, 10)
@@ -303,84 +289,80 @@ func TestWhatWasBeforeTheBeginIsNotRead(t *testing.T) {
 }
 
 func TestALargeBodyIsReadToo(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(1, 20_000)
-		a.accept(1, 2<<20)
-		p := a.read()
-		require.Len(a.T, p.Accepted[0].Body, 20_000)
-		require.Len(a.T, p.Accepted[1].Body, 2<<20)
-		require.Greater(a.T, p.Bytes, int64(2<<20+20_000))
-		m := redisqtest.Unarchive(a.T, "n2", p.Accepted[1].Head, p.Accepted[1].Body)
-		require.Len(a.T, m.Body, 2<<20)
-		require.Equal(a.T, "a.b", m.Topic)
+	a := newArchived(t, redistest.Share(t))
+	a.accept(1, 20_000)
+	a.accept(1, 2<<20)
+	p := a.read()
+	require.Len(t, p.Accepted[0].Body, 20_000)
+	require.Len(t, p.Accepted[1].Body, 2<<20)
+	require.Greater(t, p.Bytes, int64(2<<20+20_000))
+	m := redisqtest.Unarchive(t, "n2", p.Accepted[1].Head, p.Accepted[1].Body)
+	require.Len(t, m.Body, 2<<20)
+	require.Equal(t, "a.b", m.Topic)
 
-		one, err := a.feed.Read(a.T.Context(), 0, p.From, 100, 1<<20)
-		require.NoError(a.T, err)
-		require.Len(a.T, one.Accepted, 1, "no more bytes than asked for")
-		require.True(a.T, one.More)
-	})
+	one, err := a.feed.Read(t.Context(), 0, p.From, 100, 1<<20)
+	require.NoError(t, err)
+	require.Len(t, one.Accepted, 1, "no more bytes than asked for")
+	require.True(t, one.More)
 }
 
 func TestAMessageThatHasGoneIsCounted(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(2, 10)
-		require.NoError(a.T, a.store.Client().HDel(a.T.Context(), keys.Tag(a.Options.Project, 0)+keys.Messages, "n1").Err())
-		p := a.read()
-		require.Equal(a.T, 1, p.Missing)
-		require.Nil(a.T, p.Accepted[0].Message)
-		require.Equal(a.T, []dispatcher.Lane{"u_a"}, p.Accepted[0].Lanes)
-		require.NotNil(a.T, p.Accepted[1].Message)
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(2, 10)
+	require.NoError(t, a.store.Client().HDel(t.Context(), keys.Tag(a.Options.Project, 0)+keys.Messages, "n1").Err())
+	p := a.read()
+	require.Equal(t, 1, p.Missing)
+	require.Nil(t, p.Accepted[0].Message)
+	require.Equal(t, []dispatcher.Lane{"u_a"}, p.Accepted[0].Lanes)
+	require.NotNil(t, p.Accepted[1].Message)
 }
 
 func TestWhoAskedIsTold(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		ctx := dispatcher.WithCaller(a.T.Context(), "key:ops")
-		a.Publish(a.store, a.Entry("later", []dispatcher.Lane{"u_a"}, redisqtest.After(time.Hour)))
-		due := a.Now.Add(time.Hour)
-		_, _, err := a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, false)
-		require.NoError(a.T, err)
-		a.deliver()
-		_, _, err = a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, true)
-		require.NoError(a.T, err)
-		p := a.read()
-		require.Len(a.T, p.Events, 3)
-		require.Equal(a.T, "key:ops", p.Events[0].By)
-		require.WithinDuration(a.T, due, p.Events[0].Due, time.Millisecond)
-		require.False(a.T, p.Events[0].Anew)
-		require.Equal(a.T, archive.Delivered, p.Events[1].Kind)
-		require.Equal(a.T, "key:ops", p.Events[2].By)
-		require.True(a.T, p.Events[2].Anew)
-		require.Equal(a.T, 1, p.Events[2].Attempt.Number)
-		require.Len(a.T, p.Accepted, 2)
-		require.True(a.T, p.Accepted[1].Again)
-		folded := archive.Fold([]archive.Part{p}, nil)
-		require.Len(a.T, folded.Open, 1)
-		require.Equal(a.T, 1, folded.Open[0].Base)
-		require.NotEmpty(a.T, folded.Open[0].Body)
-	})
+	a := newArchived(t, redistest.Share(t))
+	ctx := dispatcher.WithCaller(t.Context(), "key:ops")
+	a.Publish(a.store, a.Entry("later", []dispatcher.Lane{"u_a"}, redisqtest.After(time.Hour)))
+	due := a.Now.Add(time.Hour)
+	_, _, err := a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, false)
+	require.NoError(t, err)
+	a.deliver()
+	_, _, err = a.store.Retry(ctx, "one", []dispatcher.DeliveryID{{Lane: "u_a", Message: "later"}}, true)
+	require.NoError(t, err)
+	p := a.read()
+	require.Len(t, p.Events, 3)
+	require.Equal(t, "key:ops", p.Events[0].By)
+	require.WithinDuration(t, due, p.Events[0].Due, time.Millisecond)
+	require.False(t, p.Events[0].Anew)
+	require.Equal(t, archive.Delivered, p.Events[1].Kind)
+	require.Equal(t, "key:ops", p.Events[2].By)
+	require.True(t, p.Events[2].Anew)
+	require.Equal(t, 1, p.Events[2].Attempt.Number)
+	require.Len(t, p.Accepted, 2)
+	require.True(t, p.Accepted[1].Again)
+	folded := archive.Fold([]archive.Part{p}, nil)
+	require.Len(t, folded.Open, 1)
+	require.Equal(t, 1, folded.Open[0].Base)
+	require.NotEmpty(t, folded.Open[0].Body)
 }
 
 // A success that comes when its delivery is leased to another instance ends the delivery once.
 func TestALateSuccessIsToldOnce(t *testing.T) {
 	for _, verdict := range []dispatcher.Verdict{dispatcher.Retry, dispatcher.Delivered} {
-		onRedis(t, func(a *archived) {
-			a.accept(1, 10)
-			claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
-			require.NoError(a.T, err)
-			for range 2 { // it is repeated, since its answer was lost
-				a.settle("two", claimed[0].ID, dispatcher.Delivered)
-			}
-			a.settle("one", claimed[0].ID, verdict)
-			p := a.read()
-			folded := archive.Fold([]archive.Part{p}, nil)
-			require.Empty(a.T, folded.Open)
-			var kinds []archive.Kind
-			for _, e := range p.Events {
-				kinds = append(kinds, e.Kind)
-			}
-			require.ElementsMatch(a.T, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
-		})
+		a := newArchived(t, redistest.Share(t))
+		a.accept(1, 10)
+		claimed, _, err := a.store.Claim(t.Context(), "one", []int{0}, 64, 512)
+		require.NoError(t, err)
+		for range 2 { // it is repeated, since its answer was lost
+			a.settle("two", claimed[0].ID, dispatcher.Delivered)
+		}
+		a.settle("one", claimed[0].ID, verdict)
+		p := a.read()
+		folded := archive.Fold([]archive.Part{p}, nil)
+		require.Empty(t, folded.Open)
+		var kinds []archive.Kind
+		for _, e := range p.Events {
+			kinds = append(kinds, e.Kind)
+		}
+		require.ElementsMatch(t, []archive.Kind{archive.Delivered, archive.Late, 0}, kinds)
 	}
 }
 
@@ -396,48 +378,50 @@ func (a *archived) settle(by string, id dispatcher.DeliveryID, verdict dispatche
 
 // What the evidence says of an attempt comes with its event.
 func TestAnEventHasItsAttempt(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) {
+		a := newArchived(t, server)
 		a.accept(1, 10)
-		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
-		require.NoError(a.T, err)
+		claimed, _, err := a.store.Claim(t.Context(), "one", []int{0}, 64, 512)
+		require.NoError(t, err)
 		attempt := dispatcher.Attempt{
 			Number: 1, At: a.Now, Status: 503, Verdict: dispatcher.Retry, Duration: 1234 * time.Microsecond, Class: "5xx", Error: "no", Address: "192.0.2.1",
 		}
-		_, _, err = a.store.Settle(a.T.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: 5 * time.Minute}})
-		require.NoError(a.T, err)
+		_, _, err = a.store.Settle(t.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: 5 * time.Minute}})
+		require.NoError(t, err)
 		p := a.read()
-		require.Len(a.T, p.Events, 1)
+		require.Len(t, p.Events, 1)
 		e := p.Events[0]
-		require.Equal(a.T, archive.Retry, e.Kind)
-		require.Equal(a.T, 5*time.Minute, e.Wait)
-		require.Equal(a.T, attempt, e.Attempt)
-		require.Equal(a.T, a.Now.UnixMilli(), e.At.UnixMilli())
+		require.Equal(t, archive.Retry, e.Kind)
+		require.Equal(t, 5*time.Minute, e.Wait)
+		require.Equal(t, attempt, e.Attempt)
+		require.Equal(t, a.Now.UnixMilli(), e.At.UnixMilli())
 		folded := archive.Fold([]archive.Part{p}, nil)
-		require.Equal(a.T, redisqtest.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
-		require.WithinDuration(a.T, a.Now.Add(5*time.Minute), folded.Open[0].Due, 2*time.Millisecond)
+		require.Equal(t, redisqtest.PlaceDue, a.States(1)[0].At(claimed[0].ID).Place)
+		require.WithinDuration(t, a.Now.Add(5*time.Minute), folded.Open[0].Due, 2*time.Millisecond)
 	})
 }
 
 // The script that settles an attempt may be held up between reading the clock and writing to the log.
 func TestARetryIsArchivedWithItsDueTime(t *testing.T) {
-	onBoth(t, func(a *archived) {
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) {
+		a := newArchived(t, server)
 		a.accept(1, 10)
-		claimed, _, err := a.store.Claim(a.T.Context(), "one", []int{0}, 64, 512)
-		require.NoError(a.T, err)
+		claimed, _, err := a.store.Claim(t.Context(), "one", []int{0}, 64, 512)
+		require.NoError(t, err)
 		attempt := dispatcher.Attempt{Number: 1, At: a.Now, Status: 503, Verdict: dispatcher.Retry}
-		_, _, err = a.store.Settle(a.T.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: time.Minute}})
-		require.NoError(a.T, err)
+		_, _, err = a.store.Settle(t.Context(), "one", []dispatcher.Settlement{{ID: claimed[0].ID, Verdict: dispatcher.Retry, Attempt: attempt, Wait: time.Minute}})
+		require.NoError(t, err)
 
 		client, log := a.Client, keys.Tag(a.Options.Project, 0)+keys.Attempts
-		entries, err := client.XRevRangeN(a.T.Context(), log, "+", "-", 1).Result()
-		require.NoError(a.T, err)
+		entries, err := client.XRevRangeN(t.Context(), log, "+", "-", 1).Result()
+		require.NoError(t, err)
 		at, err := archive.ParsePosition(entries[0].ID)
-		require.NoError(a.T, err)
+		require.NoError(t, err)
 		at.MS += 300
-		require.NoError(a.T, client.XDel(a.T.Context(), log, entries[0].ID).Err())
-		require.NoError(a.T, client.XAdd(a.T.Context(), &redis.XAddArgs{Stream: log, ID: at.String(), Values: entries[0].Values}).Err())
+		require.NoError(t, client.XDel(t.Context(), log, entries[0].ID).Err())
+		require.NoError(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: log, ID: at.String(), Values: entries[0].Values}).Err())
 		folded := archive.Fold([]archive.Part{a.read()}, nil)
-		require.Equal(a.T, a.Now.Add(time.Minute).UnixMilli(), folded.Open[0].Due.UnixMilli())
+		require.Equal(t, a.Now.Add(time.Minute).UnixMilli(), folded.Open[0].Due.UnixMilli())
 	})
 }
 
@@ -547,81 +531,77 @@ func TestAWalkNeverGoesOnInAnotherProcessOfRedis(t *testing.T) {
 // The log lost its end with the last second, or another master numbers it by a clock
 // that is behind.
 func TestNothingIsWrittenBeforeWhatIsArchived(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(1, 100)
-		p := a.read()
-		p.To = archive.Position{MS: max(a.Now.UnixMilli(), time.Now().UnixMilli()) + 3_600_000, Seq: 7} // Redis has its own clock
-		a.archive(p)
-		require.Equal(a.T, p.To, a.state().At)
-		a.accept(1, 100)
-		got := a.read()
-		require.Len(a.T, got.Accepted, 1)
-		require.True(a.T, got.To.After(p.To))
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(1, 100)
+	p := a.read()
+	p.To = archive.Position{MS: max(a.Now.UnixMilli(), time.Now().UnixMilli()) + 3_600_000, Seq: 7} // Redis has its own clock
+	a.archive(p)
+	require.Equal(t, p.To, a.state().At)
+	a.accept(1, 100)
+	got := a.read()
+	require.Len(t, got.Accepted, 1)
+	require.True(t, got.To.After(p.To))
 }
 
 // Another master took over that has neither the last entries nor how far they are archived.
 func TestAStoreThatLostItsTailSaysSo(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(1, 100)
-		before := a.read()
-		a.archive(before)
-		require.False(a.T, a.read().TailLost)
-		a.Pass(time.Second)
-		a.accept(1, 100)
-		p := a.read()
-		a.archive(p)
-		client, tag := a.store.Client(), keys.Tag(a.Options.Project, 0)
-		require.NoError(a.T, client.XDel(a.T.Context(), tag+keys.Attempts, p.To.String()).Err())
-		require.NoError(a.T, client.HSet(a.T.Context(), tag+keys.Archive, "p", before.To.String()).Err())
-		require.Equal(a.T, before.To, a.state().At)
-		a.Pass(time.Second)
-		a.accept(1, 100)
+	a := newArchived(t, redistest.Share(t))
+	a.accept(1, 100)
+	before := a.read()
+	a.archive(before)
+	require.False(t, a.read().TailLost)
+	a.Pass(time.Second)
+	a.accept(1, 100)
+	p := a.read()
+	a.archive(p)
+	client, tag := a.store.Client(), keys.Tag(a.Options.Project, 0)
+	require.NoError(t, client.XDel(t.Context(), tag+keys.Attempts, p.To.String()).Err())
+	require.NoError(t, client.HSet(t.Context(), tag+keys.Archive, "p", before.To.String()).Err())
+	require.Equal(t, before.To, a.state().At)
+	a.Pass(time.Second)
+	a.accept(1, 100)
 
-		a.archive(p)
-		got := a.read()
-		require.True(a.T, got.TailLost)
-		require.Len(a.T, got.Accepted, 1)
-		a.archive(got)
-		a.accept(1, 100)
-		got = a.read()
-		require.False(a.T, got.TailLost, "once")
-		a.archive(got)
-		require.False(a.T, a.read().TailLost)
-	})
+	a.archive(p)
+	got := a.read()
+	require.True(t, got.TailLost)
+	require.Len(t, got.Accepted, 1)
+	a.archive(got)
+	a.accept(1, 100)
+	got = a.read()
+	require.False(t, got.TailLost, "once")
+	a.archive(got)
+	require.False(t, a.read().TailLost)
 }
 
 func TestWhatWasCutIsNoTailThatWasLost(t *testing.T) {
-	onRedis(t, func(a *archived) {
+	a := newArchived(t, redistest.Share(t))
+	a.accept(1, 1000)
+	a.deliver()
+	early := a.read()
+	for range 20 {
+		a.Pass(2 * time.Second)
 		a.accept(1, 1000)
 		a.deliver()
-		early := a.read()
-		for range 20 {
-			a.Pass(2 * time.Second)
-			a.accept(1, 1000)
-			a.deliver()
-		}
-		a.trim(2_000, false)
-		require.True(a.T, a.state().Gap.After(early.To))
-		a.archive(early)
-		require.Equal(a.T, early.To, a.state().At)
-		require.False(a.T, a.read().TailLost)
-	})
+	}
+	a.trim(2_000, false)
+	require.True(t, a.state().Gap.After(early.To))
+	a.archive(early)
+	require.Equal(t, early.To, a.state().At)
+	require.False(t, a.read().TailLost)
 }
 
 // A comparison waits for no entry that was cut.
 func TestALogThatWasCutToItsEndHasNoNewestEntry(t *testing.T) {
-	onRedis(t, func(a *archived) {
-		a.accept(3, 1000)
-		before := a.state()
-		require.True(a.T, before.Last.After(before.At))
-		a.trim(1, false)
-		cut := a.state()
-		require.Zero(a.T, cut.Last)
-		require.True(a.T, cut.Gap.After(before.Last))
-		require.Equal(a.T, before.At, cut.At)
-		p := a.read()
-		require.Equal(a.T, p.From, p.To)
-		require.False(a.T, p.More)
-	})
+	a := newArchived(t, redistest.Share(t))
+	a.accept(3, 1000)
+	before := a.state()
+	require.True(t, before.Last.After(before.At))
+	a.trim(1, false)
+	cut := a.state()
+	require.Zero(t, cut.Last)
+	require.True(t, cut.Gap.After(before.Last))
+	require.Equal(t, before.At, cut.At)
+	p := a.read()
+	require.Equal(t, p.From, p.To)
+	require.False(t, p.More)
 }

@@ -40,9 +40,9 @@ func TestJobs(t *testing.T) {
 		first = append(first, group[0])
 	}
 	for name, on := range map[string]struct {
-		server redistest.Redis
+		server redisqtest.Server
 		cases  []jobCase
-	}{"redis": {redistest.Start(t), slices.Concat(overlapCases, slices.Concat(groups...))}, "miniredis": {redistest.StartMini(t), first}} {
+	}{"redis": {redistest.Share(t), slices.Concat(overlapCases, slices.Concat(groups...))}, "miniredis": {redistest.StartMini(t), first}} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range on.cases {
 				t.Run(c.name, func(t *testing.T) {

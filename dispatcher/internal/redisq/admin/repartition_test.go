@@ -26,7 +26,7 @@ import (
 
 func TestARepartitionKeepsEverything(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	p := redisqtest.NewProject(t, redistest.Share(t), 1)
 	p.Fill(12)
 	want, records := p.Content(1), p.Records(p.Open(1))
 	for _, place := range []string{"Place:due", "Place:ready", "Place:done", "Place:dead", "Place:cancelled", "Place:behind", "Place:taken", "Takeable:true"} {
@@ -88,7 +88,7 @@ func TestARepartitionInAClusterKeepsEverything(t *testing.T) {
 
 func TestARepeatIsKnownAfterARepartition(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	p.Fill(10)
 	for _, to := range []int{7, 4, 1, 3} {
 		p.To(to)
@@ -107,7 +107,7 @@ func TestARepeatIsKnownAfterARepartition(t *testing.T) {
 // What a torn script left half done moves with the lanes, so the mark does too.
 func TestTheMarkOfATornPartitionGoesWhereItsLanesGo(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 4)
+	p := redisqtest.NewProject(t, redistest.Share(t), 4)
 	p.Fill(6)
 	torn := keys.Tag(p.Options.Project, 3)
 	require.NoError(t, p.Client.Set(t.Context(), torn, "one 1", 0).Err())
@@ -119,7 +119,7 @@ func TestTheMarkOfATornPartitionGoesWhereItsLanesGo(t *testing.T) {
 
 func TestARepartitionCanWorkOn(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 3)
+	p := redisqtest.NewProject(t, redistest.Share(t), 3)
 	p.Fill(6)
 	p.To(5)
 	s := p.Open(5)
@@ -159,7 +159,7 @@ func TestARepartitionCanWorkOn(t *testing.T) {
 
 func TestARepartitionRefuses(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	refused := func(to int, quiet time.Duration, why string) {
 		t.Helper()
 		_, err := admin.Repartition(t.Context(), p.Options, admin.RepartitionOptions{To: to, Quiet: quiet})
@@ -217,7 +217,7 @@ func TestARepartitionRefusesAStoreThatLostData(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := redisqtest.NewProject(t, redistest.Start(t), 2)
+			p := redisqtest.NewProject(t, redistest.Share(t), 2)
 			p.Fill(2)
 			key := "{" + p.Options.Project + lose[1] + "}:meta"
 			if lose[1] != "" {
@@ -240,7 +240,7 @@ func TestARepartitionRefusesAStoreThatLostData(t *testing.T) {
 
 func TestOfTwoRepartitionsAtOnceOneGivesUp(t *testing.T) {
 	t.Parallel()
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	p.Fill(2)
 	before := p.Content(2)
 	ctx, stop := context.WithCancel(t.Context())
@@ -261,7 +261,7 @@ func TestOfTwoRepartitionsAtOnceOneGivesUp(t *testing.T) {
 }
 
 func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	p.Fill(3)
 	s := p.Open(2)
 	for _, name := range []string{"dead", "forgotten"} {
@@ -312,7 +312,7 @@ func TestARepartitionPutsBackWhatTheDeadHeld(t *testing.T) {
 }
 
 func TestTwoMessagesWithOneIDAreNotPutTogether(t *testing.T) {
-	p := redisqtest.NewProject(t, redistest.Start(t), 8)
+	p := redisqtest.NewProject(t, redistest.Share(t), 8)
 	s := p.Open(8)
 	lanes := redisqtest.To16(0, 16)
 	other := lanes[slices.IndexFunc(lanes, func(l dispatcher.Lane) bool {
@@ -330,7 +330,7 @@ func TestTwoMessagesWithOneIDAreNotPutTogether(t *testing.T) {
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
-	p := redisqtest.NewProject(t, redistest.Start(t), 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	p.Fill(5)
 	before := p.Client.HGetAll(t.Context(), "{"+p.Options.Project+"}:meta").Val()
 	want := p.Content(2)
@@ -346,7 +346,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 // Where ids go to many partitions each of these gets no more of them than it
 // would keep, the newest.
 func TestIDsAreCopiedAsFarAsThereIsRoom(t *testing.T) {
-	p := redisqtest.NewProject(t, redistest.Start(t), 1)
+	p := redisqtest.NewProject(t, redistest.Share(t), 1)
 	s := p.Open(1)
 	keep := dispatcher.Keep{Finished: time.Hour, FinishedMax: 0, SeenMax: redisqtest.ProjectKnown, Dead: time.Hour, DeadMax: 1}
 	for k := range 10 {
@@ -391,8 +391,7 @@ func fail(t *testing.T, s *redisqtest.Raw, p *redisqtest.Project, lane dispatche
 func TestARepartitionThatEndsAnywhereIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	redistest.Long(t)
-	server := redistest.Start(t)
-	p := redisqtest.NewProject(t, server, 2)
+	p := redisqtest.NewProject(t, redistest.Share(t), 2)
 	p.Fill(2)
 	before := p.Content(2)
 	copies := func(name string) *redisqtest.Project {

@@ -119,8 +119,8 @@ func (r *accessRig) kept() [3]int64 {
 
 // onBothForAccess runs a test on both stores.
 func onBothForAccess(t *testing.T, test func(t *testing.T, r *accessRig)) {
-	t.Run("redis", func(t *testing.T) { test(t, newAccessRig(t, redistest.Start(t))) })
-	t.Run("miniredis", func(t *testing.T) { test(t, newAccessRig(t, redistest.StartMini(t))) })
+	t.Helper()
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) { test(t, newAccessRig(t, server)) })
 }
 
 // flips are a text with each of its bytes changed, and with one byte more or less.
@@ -201,7 +201,7 @@ func TestALinkThatIsChangedInRedisIsNone(t *testing.T) {
 
 // A token that is made by hand, with a record to it.
 func TestATokenThatNoKeyMadeOpensNothingAndAsksNothing(t *testing.T) {
-	r := newAccessRig(t, redistest.Start(t))
+	r := newAccessRig(t, redistest.Share(t))
 	stranger := testKey("stranger")
 	forged := dispatcher.NewAccessKey("ops", [32]byte{}) // its owner text is in Redis
 	link, session := forged.NewLink(), forged.NewSession()
@@ -288,7 +288,7 @@ func TestWithoutAPIKeysAKeyOfTheStoreSigns(t *testing.T) {
 
 // A merchant has a token. It must not serve to try API keys, which people may have thought of.
 func TestATokenDoesNotHelpToTryKeys(t *testing.T) {
-	r := newAccessRig(t, redistest.Start(t))
+	r := newAccessRig(t, redistest.Share(t))
 	_, link := r.create(dispatcher.Link{Tenant: "m7", Key: r.keys[0].Owner}, time.Hour)
 	_, found := r.keys.OfLink(link)
 	require.False(t, found, "the hash of the key alone does not show that it made the token")

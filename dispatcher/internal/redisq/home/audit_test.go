@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +19,6 @@ import (
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
-var auditProjects atomic.Int64
-
 // auditRig is an audit with the raw key behind it, and its clock and its log.
 type auditRig struct {
 	*testing.T
@@ -33,10 +30,10 @@ type auditRig struct {
 	now    time.Time
 }
 
-func newAuditRig(t *testing.T, server redistest.Redis) *auditRig {
+func newAuditRig(t *testing.T, server redisqtest.Server) *auditRig {
 	t.Helper()
 	r := &auditRig{T: t, now: time.Now()}
-	project := fmt.Sprintf("audit%d", auditProjects.Add(1))
+	project := redisqtest.ProjectName()
 	store, err := redisq.Open(t.Context(), redisq.Options{
 		URL: redisqtest.PatientURL(server), Project: project, LaneMaxInFlight: 8, Permits: 8, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
@@ -71,8 +68,8 @@ func (r *auditRig) targets(f dispatcher.AuditFilter) (found []string) {
 
 // onBothForAudit runs a test on both stores.
 func onBothForAudit(t *testing.T, test func(t *testing.T, r *auditRig)) {
-	t.Run("redis", func(t *testing.T) { test(t, newAuditRig(t, redistest.Start(t))) })
-	t.Run("miniredis", func(t *testing.T) { test(t, newAuditRig(t, redistest.StartMini(t))) })
+	t.Helper()
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) { test(t, newAuditRig(t, server)) })
 }
 
 func TestTheAuditTellsWhoChangedWhat(t *testing.T) {
@@ -139,7 +136,7 @@ func TestTheAuditIsReadByTime(t *testing.T) {
 
 // A filter that finds little reads on, page by page, to the end.
 func TestAPageOfTheAuditLooksAtSoMany(t *testing.T) {
-	r := newAuditRig(t, redistest.Start(t))
+	r := newAuditRig(t, redistest.Share(t))
 	pipe := r.client.Pipeline()
 	for i := range 9_000 {
 		target := "other"
@@ -158,7 +155,7 @@ func TestAPageOfTheAuditLooksAtSoMany(t *testing.T) {
 }
 
 func TestTheAuditKeepsTheNewestTenThousand(t *testing.T) {
-	r := newAuditRig(t, redistest.Start(t))
+	r := newAuditRig(t, redistest.Share(t))
 	pipe := r.client.Pipeline()
 	for i := range 10_005 {
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key, Values: []string{"target", fmt.Sprint(i)}})
@@ -263,7 +260,7 @@ func TestFailuresAreCountedBesideTheirCalls(t *testing.T) {
 
 // What one link does in a loop must not push out what the operator did.
 func TestLinksHaveTwoThousandEntriesBesideTheOthers(t *testing.T) {
-	r := newAuditRig(t, redistest.Start(t))
+	r := newAuditRig(t, redistest.Share(t))
 	r.Record(t.Context(), dispatcher.AuditEntry{By: "key:ops", What: "endpoint.delete", Target: "first"})
 	pipe := r.client.Pipeline()
 	for i := range 2_500 {

@@ -471,7 +471,7 @@ func TestWhereTheCountsByKeyAreNotWholeSomeRecordsAreLookedAt(t *testing.T) {
 // A key of another kind, written by hand, does not stop changes of endpoints.
 func TestCountsByKeyOfAnotherTypeStopNothing(t *testing.T) {
 	ctx := t.Context()
-	options := endpointOptions(redistest.Start(t), newTestBox(t))
+	options := endpointOptions(redistest.Share(t), newTestBox(t))
 	store := openTestStore(t, options)
 	key := "{" + options.Project + "}:sealed"
 	spoil := func() {

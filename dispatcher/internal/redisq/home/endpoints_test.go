@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -29,8 +28,8 @@ import (
 
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	t.Run("redis", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Start(t), nil)) })
-	t.Run("redis, sealed", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Start(t), newTestBox(t))) })
+	t.Run("redis", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Share(t), nil)) })
+	t.Run("redis, sealed", func(t *testing.T) { endpointtest.Run(t, newTestEndpoints(redistest.Share(t), newTestBox(t))) })
 	t.Run("miniredis", func(t *testing.T) {
 		redistest.Long(t)
 		endpointtest.Run(t, newTestEndpoints(redistest.StartMini(t), nil))
@@ -38,7 +37,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 // newTestEndpoints makes stores on one server.
-func newTestEndpoints(server redistest.Redis, box *seal.Box) endpointtest.OpenFunc {
+func newTestEndpoints(server redisqtest.Server, box *seal.Box) endpointtest.OpenFunc {
 	return func(t testing.TB) endpointtest.Fixture {
 		t.Helper()
 		options := endpointOptions(server, box)
@@ -58,9 +57,9 @@ func newTestEndpoints(server redistest.Redis, box *seal.Box) endpointtest.OpenFu
 }
 
 // endpointOptions are those of a project of its own.
-func endpointOptions(server redistest.Redis, box *seal.Box) redisq.Options {
+func endpointOptions(server redisqtest.Server, box *seal.Box) redisq.Options {
 	return redisq.Options{
-		URL: redisqtest.PatientURL(server), Project: fmt.Sprintf("test%d", projects.Add(1)), LaneMaxInFlight: 128, Permits: 1024,
+		URL: redisqtest.PatientURL(server), Project: redisqtest.ProjectName(), LaneMaxInFlight: 128, Permits: 1024,
 		Seal: box, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -347,9 +346,6 @@ var (
 	nextVersion  = redisqtest.NextVersion
 )
 
-// projects numbers the projects of this process: each store has one of its own.
-var projects atomic.Int64
-
 // openTestStore opens a store that is closed with the test. Beside the endpoints
 // it has the queue, with which a store of endpoints always goes.
 func openTestStore(t testing.TB, options redisq.Options) *redisqtest.Whole {
@@ -363,7 +359,7 @@ func openTestStore(t testing.TB, options redisq.Options) *redisqtest.Whole {
 func measured(s *redisqtest.Whole) *redisqtest.Gauge { return redisqtest.Measure(s.Client(), nil) }
 
 func TestEndpointsAreReadAMiBAtATime(t *testing.T) {
-	store := openTestStore(t, endpointOptions(redistest.Start(t), nil))
+	store := openTestStore(t, endpointOptions(redistest.Share(t), nil))
 	var ids []string
 	for i := range 300 {
 		e := testEndpoint(fmt.Sprintf("ep_%09d", i))

@@ -46,8 +46,8 @@ func newHealthRig(t testing.TB, server redisqtest.Server, partitions int) *healt
 
 // onBothForHealth runs a test on both stores.
 func onBothForHealth(t *testing.T, partitions int, test func(t *testing.T, r *healthRig)) {
-	t.Run("redis", func(t *testing.T) { test(t, newHealthRig(t, redistest.Start(t), partitions)) })
-	t.Run("miniredis", func(t *testing.T) { test(t, newHealthRig(t, redistest.StartMini(t), partitions)) })
+	t.Helper()
+	redisqtest.OnBoth(t, func(t *testing.T, server redisqtest.Server) { test(t, newHealthRig(t, server, partitions)) })
 }
 
 // count is what an instance counted in a minute of the test: one delivered to each lane.
@@ -258,7 +258,7 @@ func TestNothingNewerIsAddedToAPlaceThatFailed(t *testing.T) {
 }
 
 func TestOfTooManyLanesTheRestIsCountedTogether(t *testing.T) {
-	r := newHealthRig(t, redistest.Start(t), 1)
+	r := newHealthRig(t, redistest.Share(t), 1)
 	lanes := lanesUpTo(2100)
 	r.add("one", r.count(0, lanes...))
 	require.EqualValues(t, 2001, r.client.HLen(t.Context(), r.key(0, 0)).Val())

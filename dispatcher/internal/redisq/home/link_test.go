@@ -130,7 +130,7 @@ func (r *accessRig) fill(n int, ends time.Time) {
 }
 
 func TestThereAreSoManyLinks(t *testing.T) {
-	r := newAccessRig(t, redistest.Start(t))
+	r := newAccessRig(t, redistest.Share(t))
 	r.fill(10_000, r.now.Add(time.Hour))
 	_, _, err := r.CreateLink(t.Context(), dispatcher.Link{Key: "ops", Tenant: "m7"}, time.Hour)
 	require.ErrorIs(t, err, dispatcher.ErrLinks)
@@ -234,7 +234,7 @@ func TestWhatCantBeReadIsNoLink(t *testing.T) {
 
 func TestARepartitionAndADoctorKeepSessionsAndLinks(t *testing.T) {
 	ctx := t.Context()
-	o := redisq.Options{URL: redisqtest.PatientURL(redistest.Start(t)), Project: redisqtest.ProjectName(), Partitions: 2, LaneMaxInFlight: 8, Permits: 8}
+	o := redisq.Options{URL: redisqtest.PatientURL(redistest.Share(t)), Project: redisqtest.ProjectName(), Partitions: 2, LaneMaxInFlight: 8, Permits: 8}
 	before := redisqtest.Open(t, o)
 	session, err := before.Access().OpenSession(ctx, "ops")
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ type library struct {
 
 func openTestLibrary(t *testing.T, partitions int) *library {
 	t.Helper()
-	p := redisqtest.NewProject(t, redistest.Start(t), partitions)
+	p := redisqtest.NewProject(t, redistest.Share(t), partitions)
 	return &library{Project: p, T: t, store: p.Open(partitions)}
 }
 

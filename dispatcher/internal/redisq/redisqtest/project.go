@@ -38,7 +38,7 @@ func NewProject(t *testing.T, server Server, partitions int) *Project {
 	t.Helper()
 	p := &Project{T: t, Now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC), Lanes: map[string][]dispatcher.Lane{}}
 	p.Options = redisq.Options{
-		URL: server.URL(), Project: fmt.Sprintf("move%d", projects.Add(1)), Partitions: partitions,
+		URL: PatientURL(server), Project: ProjectName(), Partitions: partitions,
 		LaneMaxInFlight: 128, Permits: 1024, BreakerFailures: 3, BreakerWait: time.Minute, TestClock: true,
 		Keep: dispatcher.Keep{SeenMax: ProjectKnown},
 	}

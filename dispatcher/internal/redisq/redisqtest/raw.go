@@ -98,6 +98,35 @@ func Keys(t testing.TB, client redis.UniversalClient, project string) []string {
 	return slices.Compact(keys)
 }
 
+// CopyKeys copies all keys of a project but its clocks. restore brings them back, any
+// number of times.
+func CopyKeys(t testing.TB, client redis.UniversalClient, project string) (restore func()) {
+	t.Helper()
+	ctx := context.Background()
+	names := func() []string {
+		return slices.DeleteFunc(Keys(t, client, project), func(key string) bool { return strings.HasSuffix(key, ":clock") })
+	}
+	kept := names()
+	dumps, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range kept {
+			p.Dump(ctx, key)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return func() {
+		now := names()
+		_, err := client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, now...)
+			for i, key := range kept {
+				p.Restore(ctx, key, 0, dumps[i].(*redis.StringCmd).Val())
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+}
+
 // read reads all keys in one round trip and parses them.
 func (r *raw) read(client redis.UniversalClient, names []string) {
 	r.t.Helper()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
@@ -37,7 +38,7 @@ func PatientURL(server Server) string {
 	if strings.Contains(url, separator) {
 		separator = "&"
 	}
-	return url + separator + "read_timeout=30s&pool_timeout=30s"
+	return url + separator + "dial_timeout=30s&read_timeout=30s&pool_timeout=30s"
 }
 
 // An OpenFunc opens a store that is closed with the test.
@@ -148,3 +149,11 @@ func Entries(n int, delay time.Duration) []dispatcher.Entry {
 
 // LaneOf returns one of many lanes.
 func LaneOf(i int) dispatcher.Lane { return dispatcher.Lane(fmt.Sprintf("lane%d", i)) }
+
+// OnBoth runs a test on the redis-server that the package's tests share, and on a miniredis, on which
+// dev runs. Scripts cost miniredis ten times as much, so only tests of basic rules need both.
+func OnBoth(t *testing.T, run func(t *testing.T, server Server)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) { run(t, redistest.Share(t)) })
+	t.Run("miniredis", func(t *testing.T) { run(t, redistest.StartMini(t)) })
+}

@@ -98,7 +98,7 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 					acknowledged = append(acknowledged, id)
 					mu.Unlock()
 				}
-				kit.Rest(ctx, 2*often)
+				kit.Rest(ctx, often/2)
 			}
 		})
 	}
@@ -112,7 +112,7 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 		random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 		for _, v := range victims {
 			from := accepted()
-			eventually(t, "more is accepted", func() bool { return accepted() >= from+10 })
+			eventually(t, "more is accepted", func() bool { return accepted() >= from+20 })
 			switch v {
 			case 0:
 				pg.Kill()

@@ -182,13 +182,15 @@ func (f *folder) event(p *Part, e *Event) {
 	t := f.get(e.ID)
 	o := &t.Open
 	if (verdicts[e.Kind] != 0 || e.Kind == Late) && !e.Attempt.At.IsZero() && !e.Repeats {
-		if e.Again(e.Attempt.Number == t.last.Number && e.Attempt.At.Equal(t.last.At), !t.open && e.Kind == t.end); e.Kind == 0 {
+		a := &e.Attempt
+		same := a.Number == t.last.Number && a.Status == t.last.Status && a.At.Equal(t.last.At)
+		if e.Again(same, !t.open && e.Kind == t.end); e.Kind == 0 {
 			return
 		}
 		if e.Kind == Late || e.Kind.Ends() && !t.open {
 			f.maybe = append(f.maybe, e)
 		}
-		t.last = e.Attempt
+		t.last = *a
 	}
 	if e.Kind.Ends() {
 		t.end = e.Kind

@@ -156,15 +156,15 @@ func (s *session) markAgain(ctx context.Context, events []*archive.Event) error 
 		return nil
 	}
 	ids, lanes, kinds := make([]string, len(events)), make([]string, len(events)), make([]string, len(events))
-	numbers, began := make([]int32, len(events)), make([]time.Time, len(events))
+	numbers, statuses, began := make([]int32, len(events)), make([]int32, len(events)), make([]time.Time, len(events))
 	for i, e := range events {
 		ids[i], lanes[i], kinds[i] = mended(e.ID.Message), mended(string(e.ID.Lane)), string(rune(e.Kind))
-		numbers[i], began[i] = int32(e.Attempt.Number), within(e.Attempt.At)
+		numbers[i], statuses[i], began[i] = int32(e.Attempt.Number), int32(e.Attempt.Status), within(e.Attempt.At)
 	}
 	rows, err := s.conn.Query(ctx, s.schema.sql(`
-		select a.k, coalesce(bool_or(e.n = a.n and e.began = a.began), false), bool_or(e.kind::text = a.kind)
-		from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[]) with ordinality as a (id, lane, kind, n, began, k)
-		join hookladder.event e on e.id = a.id and e.lane = a.lane group by a.k`), ids, lanes, kinds, numbers, began)
+		select a.k, coalesce(bool_or(e.n = a.n and e.status = a.status and e.began = a.began), false), bool_or(e.kind::text = a.kind)
+		from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) with ordinality as a (id, lane, kind, n, status, began, k)
+		join hookladder.event e on e.id = a.id and e.lane = a.lane group by a.k`), ids, lanes, kinds, numbers, statuses, began)
 	if err != nil {
 		return err
 	}

@@ -354,6 +354,7 @@ func TestALateSuccessIsToldOnce(t *testing.T) {
 		for range 2 { // it is repeated, since its answer was lost
 			a.settle("two", claimed[0].ID, dispatcher.Delivered)
 		}
+		a.Now = a.Now.Add(time.Second) // it is another attempt
 		a.settle("one", claimed[0].ID, verdict)
 		p := a.read()
 		folded := archive.Fold([]archive.Part{p}, nil)

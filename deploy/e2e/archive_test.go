@@ -81,6 +81,8 @@ func TestTheArchiveOutlivesKillsOfEverything(t *testing.T) {
 	stays.troubled = true
 	dies := w.serve(settings...)
 	dies.troubled = true
+	// What was accepted and ended before the archive began is not in it.
+	eventually(t, "the archive has begun", func() bool { return strings.Contains(stays.metrics(), "\nhookladder_archive_up 1\n") })
 
 	var mu sync.Mutex // guards acknowledged
 	var acknowledged []string

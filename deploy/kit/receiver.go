@@ -68,13 +68,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // Listen accepts connections on one free port at every address of this host until
 // Close. Each 127.0.1.x is a destination of its own. change may configure the server
-// and may be nil.
+// and may be nil. The port is none of those that the system gives, because callers of an
+// instance that was killed go on calling the port that it had.
 func (r *Receiver) Listen(change func(*http.Server)) error {
-	ln, err := net.Listen("tcp4", ":0")
+	var ln net.Listener
+	port, err := FreePort()
+	if err == nil {
+		ln, err = net.Listen("tcp4", ":"+strconv.Itoa(port))
+	}
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
-	r.port = ln.Addr().(*net.TCPAddr).Port
+	r.port = port
 	r.http = http.Server{Handler: r, ReadHeaderTimeout: Patience}
 	if change != nil {
 		change(&r.http)

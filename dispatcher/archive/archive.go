@@ -153,11 +153,11 @@ var verdicts = map[Kind]dispatcher.Verdict{
 	Delivered: dispatcher.Delivered, Retry: dispatcher.Retry, Dead: dispatcher.Dead, Cancelled: dispatcher.Retry,
 }
 
-// Again changes an event of an attempt that may be there already. An error in the middle of a script
-// leaves its lines in the log. After the repair the attempt is settled again, or there is another one.
-// same: the archive has this attempt, so the event is left out. ended: its delivery is not open, and
+// MarkRepeated changes an event of an attempt that may be there already. An error in the middle of a
+// script leaves its lines in the log. After the repair the attempt is settled again, or there is another
+// one. same: the archive has this attempt, so the event is left out. ended: its delivery is not open, and
 // ended so before. Then the event is no end.
-func (e *Event) Again(same, ended bool) {
+func (e *Event) MarkRepeated(same, ended bool) {
 	switch {
 	case same:
 		e.Kind = 0

@@ -31,10 +31,10 @@ type Open struct {
 
 // Folded is the effect of some parts on the unfinished deliveries.
 type Folded struct {
-	Open    []Open                  // new or changed, in the order of their first change
-	Ended   []dispatcher.DeliveryID // known before, and ended
-	Unnamed []*Event                // ends whose message is neither in these parts nor open
-	Maybe   []*Event                // attempts that changed nothing, or ended what was not open: the archive may have them already
+	Open          []Open                  // new or changed, in the order of their first change
+	Ended         []dispatcher.DeliveryID // known before, and ended
+	Unnamed       []*Event                // ends whose message is neither in these parts nor open
+	MaybeArchived []*Event                // attempts that changed nothing, or ended what was not open: the archive may have them already
 }
 
 // Touched returns the deliveries that Fold needs to know: all deliveries in the parts,
@@ -82,7 +82,7 @@ func Fold(parts []Part, known map[dispatcher.DeliveryID]Open) Folded {
 	for i := range parts {
 		f.part(&parts[i])
 	}
-	out := Folded{Unnamed: f.unnamed, Maybe: f.maybe}
+	out := Folded{Unnamed: f.unnamed, MaybeArchived: f.maybeArchived}
 	for i := range f.deliveries {
 		t := &f.deliveries[i]
 		switch {
@@ -104,8 +104,8 @@ type folder struct {
 	deliveries []foldedDelivery
 	known      map[dispatcher.DeliveryID]Open
 	messages   map[string]*dispatcher.Message // messages that parts accept, read on demand
-	unnamed    []*Event
-	maybe      []*Event
+
+	unnamed, maybeArchived []*Event
 }
 
 // foldedDelivery is a delivery in the parts.
@@ -114,8 +114,8 @@ type foldedDelivery struct {
 	open    bool // unfinished now, as far as known
 	known   bool // it was unfinished before
 	changed bool
-	last    dispatcher.Attempt // the last attempt in the parts
-	end     Kind               // the last end in the parts; 0: it did not end there
+	last    *dispatcher.Attempt // the last attempt in the parts; nil: there is none
+	end     Kind                // the last end in the parts; 0: it did not end there
 }
 
 func (f *folder) part(p *Part) {
@@ -183,14 +183,14 @@ func (f *folder) event(p *Part, e *Event) {
 	o := &t.Open
 	if (verdicts[e.Kind] != 0 || e.Kind == Late) && !e.Attempt.At.IsZero() && !e.Repeats {
 		a := &e.Attempt
-		same := a.Number == t.last.Number && a.Status == t.last.Status && a.At.Equal(t.last.At)
-		if e.Again(same, !t.open && e.Kind == t.end); e.Kind == 0 {
+		same := t.last != nil && a.Number == t.last.Number && a.Status == t.last.Status && a.At.Equal(t.last.At)
+		if e.MarkRepeated(same, !t.open && e.Kind == t.end); e.Kind == 0 {
 			return
 		}
 		if e.Kind == Late || e.Kind.Ends() && !t.open {
-			f.maybe = append(f.maybe, e)
+			f.maybeArchived = append(f.maybeArchived, e)
 		}
-		t.last = *a
+		t.last = a
 	}
 	if e.Kind.Ends() {
 		t.end = e.Kind

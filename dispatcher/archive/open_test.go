@@ -167,7 +167,7 @@ func TestAnAttemptThatIsSettledAgainAfterARepairIsThereOnce(t *testing.T) {
 		for _, e := range events {
 			kinds = append(kinds, e.Kind)
 		}
-		return kinds, len(got.Maybe)
+		return kinds, len(got.MaybeArchived)
 	}
 	for name, known := range map[string]*archive.Open{"began here": nil, "was open": {ID: of("m"), Pos: 1}, "had ended": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -150,28 +150,35 @@ func (s *session) messagesThere(ctx context.Context, keys []messageKey) (map[mes
 	return there, err
 }
 
-// markAgain marks the events of attempts and ends that the archive has already.
-func (s *session) markAgain(ctx context.Context, events []*archive.Event) error {
+// markRepeated marks the events of attempts and ends that the archive has already. So that a long
+// archive costs no more, it reads only the months from a day before the first of the attempts on. After
+// an end of an earlier month, another attempt ends its delivery again.
+func (s *session) markRepeated(ctx context.Context, events []*archive.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	ids, lanes, kinds := make([]string, len(events)), make([]string, len(events)), make([]string, len(events))
 	numbers, statuses, began := make([]int32, len(events)), make([]int32, len(events)), make([]time.Time, len(events))
+	first := events[0].Attempt.At
 	for i, e := range events {
+		if e.Attempt.At.Before(first) {
+			first = e.Attempt.At
+		}
 		ids[i], lanes[i], kinds[i] = mended(e.ID.Message), mended(string(e.ID.Lane)), string(rune(e.Kind))
 		numbers[i], statuses[i], began[i] = int32(e.Attempt.Number), int32(e.Attempt.Status), within(e.Attempt.At)
 	}
 	rows, err := s.conn.Query(ctx, s.schema.sql(`
 		select a.k, coalesce(bool_or(e.n = a.n and e.status = a.status and e.began = a.began), false), bool_or(e.kind::text = a.kind)
 		from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) with ordinality as a (id, lane, kind, n, status, began, k)
-		join hookladder.event e on e.id = a.id and e.lane = a.lane group by a.k`), ids, lanes, kinds, numbers, statuses, began)
+		join hookladder.event e on e.id = a.id and e.lane = a.lane and e.month >= $7::text::date group by a.k`),
+		ids, lanes, kinds, numbers, statuses, began, s.months.clamp(first.Add(-24*time.Hour)).String())
 	if err != nil {
 		return err
 	}
 	var k int
 	var same, ended bool
 	_, err = pgx.ForEachRow(rows, []any{&k, &same, &ended}, func() error {
-		events[k-1].Again(same, ended)
+		events[k-1].MarkRepeated(same, ended)
 		return nil
 	})
 	return err

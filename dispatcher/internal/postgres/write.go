@@ -60,7 +60,7 @@ func (c *copier) write(ctx context.Context) error {
 		return err
 	}
 	c.folded = archive.Fold(c.parts, c.known)
-	if err := c.session.markAgain(ctx, c.folded.Maybe); err != nil {
+	if err := c.session.markRepeated(ctx, c.folded.MaybeArchived); err != nil {
 		return err
 	}
 	if err := c.session.nameEnds(ctx, c.folded.Unnamed); err != nil {

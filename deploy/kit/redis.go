@@ -126,6 +126,9 @@ func (r *Redis) config() []string {
 
 // Run starts the process on its old port and files, and waits until it is ready.
 func (r *Redis) Run(ctx context.Context) (err error) {
+	if err := r.removeTail(ctx); err != nil {
+		return err
+	}
 	r.Process, err = r.Start(Command{Name: "redis-server", Path: r.Program, Args: append([]string{r.file()}, r.Args...), Env: r.Env})
 	if err != nil {
 		return err
@@ -133,6 +136,23 @@ func (r *Redis) Run(ctx context.Context) (err error) {
 	if err := Until(ctx, "redis-server answers", func() error { return r.answers(ctx) }); err != nil {
 		r.Process.Kill()
 		return err
+	}
+	return nil
+}
+
+// removeTail removes an incomplete change at the end of the append-only file. Redis removes
+// only its last command, and makes the commands before it at a later start
+// (deploy/docs/operate.md, What a 202 promises).
+func (r *Redis) removeTail(ctx context.Context) error {
+	manifest := filepath.Join(r.Dir, "appendonlydir", "appendonly.aof.manifest")
+	if _, err := os.Stat(manifest); err != nil {
+		return nil // it has no file yet
+	}
+	check := exec.CommandContext(ctx, r.Program, "--fix", manifest)
+	check.Args[0] = "redis-check-aof" // by this name the server's program checks a file
+	check.Stdin = strings.NewReader("y\n")
+	if out, err := check.CombinedOutput(); err != nil {
+		return fmt.Errorf("redis-check-aof --fix: %w: %s", err, out)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (s *Server) LosePower() (lost int64) {
 		info, err := os.Stat(file)
 		require.NoError(s.t, err)
 		inode := info.Sys().(*syscall.Stat_t).Ino
-		size := min(kept[inode], info.Size()) // the server cuts off an incomplete end when it loads the file
+		size := min(kept[inode], info.Size()) // Run removes an incomplete change at the end
 		require.NoError(s.t, os.Truncate(file, size))
 		lost += info.Size() - size
 		fmt.Fprintln(&text, inode, size)

@@ -3,9 +3,13 @@ package redistest_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/deploy/kit"
@@ -57,6 +61,33 @@ func TestProxy(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 200*millisecond)
 	p.Delay(0)
 	require.NoError(t, ping(patience))
+}
+
+func TestAnIncompleteTransactionIsNeverMade(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "appendfsync always")
+	s.Kill()
+	files, err := filepath.Glob(filepath.Join(s.Dir, "appendonlydir", "*.incr.aof"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	const cut = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*3\r\n$3\r\nSET\r\n$1\r\n"
+	require.NoError(t, os.WriteFile(files[0], []byte(cut), 0o600))
+	want := []string{}
+	for n := range 3 {
+		s.Restart()
+		keys := s.Client.Keys(t.Context(), "*").Val()
+		slices.Sort(keys)
+		require.Equal(t, want, keys)
+		_, err := s.Client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // its end must not be the end of the other one
+			p.Set(t.Context(), fmt.Sprint("b", n), "1", 0)
+			p.Set(t.Context(), fmt.Sprint("c", n), "1", 0)
+			return nil
+		})
+		require.NoError(t, err)
+		want = append(want, fmt.Sprint("b", n), fmt.Sprint("c", n))
+		slices.Sort(want)
+		s.Kill()
+	}
 }
 
 func TestLosePower(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,33 +48,27 @@ type child struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// firstStart is the result of the first start.
-type firstStart struct {
-	child *child
-	err   error
-}
-
-// run starts the server, and restarts it when it dies, until stop is closed.
-func (r *Redis) run(started chan<- firstStart) {
+// run starts the server, and restarts it when it dies, until stop is closed. If it dies
+// before it has ever responded, run sends the reason to failed and returns.
+func (r *Redis) run(failed chan<- error) {
 	// The kernel ends the child together with the thread that made it, so this thread
 	// must last as long as this goroutine.
 	runtime.LockOSThread()
 	defer close(r.ended)
-	c, err := r.spawn(false)
-	started <- firstStart{c, err}
-	if err != nil {
-		return
-	}
-	for delay := restartFirst; ; delay = min(2*delay, restartMost) {
+	for delay, again := restartFirst, false; ; delay, again = min(2*delay, restartMost), true {
 		began := time.Now()
+		err := r.live(again)
 		if err == nil {
-			if r.watch(c) {
-				return
-			}
-			err = c.death()
+			return
 		}
 		if time.Since(began) > restartCalm {
 			delay = restartFirst
+		}
+		select {
+		case <-r.ready:
+		default:
+			failed <- err
+			return
 		}
 		r.o.Log.Error("embedded redis died, starting it again", "err", err, "wait_s", delay.Seconds())
 		select {
@@ -81,46 +76,96 @@ func (r *Redis) run(started chan<- firstStart) {
 			return
 		case <-time.After(wait.Jitter(delay)):
 		}
-		c, err = r.spawn(true)
 	}
 }
 
-// watch returns when the server ended. last reports that it must not be restarted.
-func (r *Redis) watch(c *child) (last bool) {
+// live starts the server, and returns when it has ended, and why; nil: because of stop. If
+// its file ends in the middle of a change, live removes that and starts the server again.
+func (r *Redis) live(again bool) error {
+	for removed := false; ; removed = true {
+		c, err := r.spawn(again)
+		if err != nil {
+			return err
+		}
+		if r.ends(c) {
+			return nil
+		}
+		if removed || !c.output.cut() {
+			return r.refusal(c)
+		}
+		if stopped, err := r.removeTail(); stopped || err != nil {
+			return err
+		}
+	}
+}
+
+// ends waits until a process has ended, and reports whether stop made it end.
+func (r *Redis) ends(c *child) (stopped bool) {
 	select {
 	case <-r.stop:
 		c.end(r)
 		return true
 	case <-c.exited:
-	}
-	select {
-	case <-r.ready:
 		return false
-	case <-r.stop: // Start waits for the first response and returns the reason
-		return true
 	}
 }
 
-// spawn starts a process. The process inherits the server lock, which stays locked while
-// it lives. It inherits no environment, because that contains secrets.
+// removeTail removes the last change from the append-only file, which a crash cut in its
+// middle, so that it was not confirmed. The server could do that itself while it loads the
+// file, with aof-load-truncated. But if the change was a transaction, Redis leaves its first
+// commands in the file, and makes them at the start after the next one
+// (https://github.com/valkey-io/valkey/pull/4342).
+func (r *Redis) removeTail() (stopped bool, err error) {
+	c := r.command("--fix", r.manifest())
+	c.cmd.Args[0] = r.checker()            // by this name the server's program checks a file
+	c.cmd.Stdin = strings.NewReader("y\n") // it asks whether it may
+	if err := c.start(); err != nil {
+		return false, err
+	}
+	if r.ends(c) {
+		return true, nil
+	}
+	if !c.cmd.ProcessState.Success() {
+		return false, fmt.Errorf("remove a change that a crash cut: %s --fix %s: %w", r.checker(), r.manifest(), c.death())
+	}
+	r.o.Log.Warn("a crash had cut the last change in the file of the embedded redis, which was not confirmed: it was removed")
+	return false, nil
+}
+
+// spawn starts the server.
 func (r *Redis) spawn(again bool) (*child, error) {
-	c := &child{output: &output{log: r.o.Log, again: again}, exited: make(chan struct{})}
-	c.cmd = exec.Command(r.program, r.arguments()...)
+	c := r.command(r.arguments()...)
+	c.output = &output{log: r.o.Log, again: again}
+	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
+	if err := c.start(); err != nil {
+		return nil, err
+	}
+	r.o.Log.Info("embedded redis started", "program", r.program, "pid", c.cmd.Process.Pid, "dir", r.dir)
+	return c, nil
+}
+
+// command returns a process of the server's program that is not started yet. The process
+// inherits the server lock, which stays locked while it lives. It inherits no environment,
+// because that contains secrets.
+func (r *Redis) command(arguments ...string) *child {
+	c := &child{cmd: exec.Command(r.program, arguments...), output: &output{}, exited: make(chan struct{})}
 	c.cmd.Dir = r.dir
 	c.cmd.Env = []string{}
 	c.cmd.ExtraFiles = []*os.File{r.servers}
-	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
 	c.cmd.WaitDelay = outputTimeout
 	c.cmd.SysProcAttr = processAttributes()
+	return c
+}
+
+func (c *child) start() error {
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", filepath.Base(r.program), err)
+		return fmt.Errorf("start %s: %w", filepath.Base(c.cmd.Path), err)
 	}
 	go func() {
 		defer close(c.exited)
 		_ = c.cmd.Wait() // ProcessState has the reason
 	}()
-	r.o.Log.Info("embedded redis started", "program", r.program, "pid", c.cmd.Process.Pid, "dir", r.dir)
-	return c, nil
+	return nil
 }
 
 // arguments returns the settings that differ from the server's defaults.
@@ -142,7 +187,7 @@ func (r *Redis) arguments() []string {
 		"--appendonly", "yes",
 		"--appendfsync", fsync,
 		"--no-appendfsync-on-rewrite", "no",
-		"--aof-load-truncated", "yes", // a power loss may cut the last change, which was not confirmed
+		"--aof-load-truncated", "no", // see removeTail
 		"--maxmemory", strconv.FormatInt(memory(), 10),
 		"--maxmemory-policy", "noeviction",
 		"--lazyfree-lazy-user-del", "yes",
@@ -182,7 +227,7 @@ const (
 )
 
 // await returns when the server responds for the first time.
-func (r *Redis) await(ctx context.Context, c *child) error {
+func (r *Redis) await(ctx context.Context, failed <-chan error) error {
 	logged, loaded, progress := false, int64(-1), time.Now()
 	for {
 		_, err := query(ctx, r.socket, "PING")
@@ -195,7 +240,7 @@ func (r *Redis) await(ctx context.Context, c *child) error {
 				r.o.Log.Info("embedded redis loads its file", "bytes", total)
 				logged = true
 			}
-			if bytes > loaded {
+			if bytes != loaded { // fewer: it was started again
 				loaded, progress = bytes, time.Now()
 			}
 		}
@@ -203,8 +248,8 @@ func (r *Redis) await(ctx context.Context, c *child) error {
 			return fmt.Errorf("%s has made no progress for %s: %w", filepath.Base(r.program), ladder.FormatDuration(maxStall), err)
 		}
 		select {
-		case <-c.exited:
-			return r.refusal(c)
+		case err := <-failed:
+			return err
 		default:
 		}
 		if !wait.Sleep(ctx, pollEvery) {
@@ -237,15 +282,23 @@ func (r *Redis) loading(ctx context.Context) (bytes, total int64) {
 	return bytes, total
 }
 
-// refusal returns the reason why the server ended before it responded, and the cure.
+// refusal returns the reason why the server ended, and the cure if it did not start.
 func (r *Redis) refusal(c *child) error {
 	err := fmt.Errorf("%s ended: %w", filepath.Base(r.program), c.death())
 	if !c.output.damaged() {
 		return err
 	}
-	check := strings.Replace(filepath.Base(r.program), "-server", "-check-aof", 1)
-	manifest := filepath.Join(r.dir, "appendonlydir", "appendonly.aof.manifest")
-	return fmt.Errorf("%w; its append-only file is damaged: copy %s, then run %s --fix %s, which removes the changes after the damage", err, r.dir, check, manifest)
+	return fmt.Errorf("%w; its append-only file is damaged: copy %s, then run %s --fix %s, which removes the changes after the damage", err, r.dir, r.checker(), r.manifest())
+}
+
+// checker returns the name of the program that checks append-only files.
+func (r *Redis) checker() string {
+	return strings.Replace(filepath.Base(r.program), "-server", "-check-aof", 1)
+}
+
+// manifest returns the list of the server's append-only files.
+func (r *Redis) manifest() string {
+	return filepath.Join(r.dir, "appendonlydir", "appendonly.aof.manifest")
 }
 
 var errLoading = errors.New("it loads its file")
@@ -375,13 +428,17 @@ func (o *output) tail() string {
 }
 
 // damaged reports whether the server printed that its append-only file is damaged.
-func (o *output) damaged() bool {
+func (o *output) damaged() bool { return o.says("check-aof", "Bad file format", "AOF manifest") }
+
+// cut reports whether the server printed that its append-only file ends in the middle of a
+// change.
+func (o *output) cut() bool { return o.says("Unexpected end of file reading the append only file") }
+
+// says reports whether one of the last lines has one of the texts.
+func (o *output) says(texts ...string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.lines {
-		if strings.Contains(l, "check-aof") || strings.Contains(l, "Bad file format") || strings.Contains(l, "AOF manifest") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.lines, func(line string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) })
+	})
 }

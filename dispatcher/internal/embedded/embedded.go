@@ -85,13 +85,9 @@ func Start(ctx context.Context, o Options) (_ *Redis, err error) {
 	if err := r.chooseSocket(); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
-	started := make(chan firstStart)
-	go r.run(started)
-	first := <-started
-	if err = first.err; err == nil {
-		err = r.await(ctx, first.child)
-	}
-	if err != nil {
+	failed := make(chan error, 1)
+	go r.run(failed)
+	if err := r.await(ctx, failed); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	close(r.ready)

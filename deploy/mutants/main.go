@@ -67,7 +67,7 @@ var suites = map[string][]suite{
 		{redisqFolder, []string{"-test.run=^TestQueueModel$/^redis$"}},
 		{redisqFolder, []string{"-test.run=^(TestQueue|TestDeliveriesMakeTheMovesOfTheTable)$/^(redis$|[^m].*)"}},
 		{redisqFolder + "/admin", []string{"-test.run=^(TestJobs|TestAJobOutlivesARepartition)$"}},
-		{redisqFolder, []string{"-test.run=QuickPart|Trap|Clock|Retention|Cut|Reap|Ended|Dead|Cancel"}},
+		{redisqFolder, []string{"-test.run=QuickPart|Trap|Clock|Retention|Trim|Cut|Reap|Ended|Dead|Cancel"}},
 	},
 	"redisq": {
 		{redisqFolder, []string{"-test.run=^TestQueueModel$/^redis$"}},

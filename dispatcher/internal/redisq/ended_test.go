@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hookladder/hookladder/dispatcher"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
 // ends puts ends of a lane into one of the end sets, one each so many ms.
@@ -97,4 +98,15 @@ func TestAReaderOfTwoPlacesIsToldWhatIsForgotten(t *testing.T) {
 	has, err = r.store.Has(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, has)
+}
+
+// Of a lane whose last deliveries lost their messages, only the counts are left.
+func TestATrimRemovesTheCountsOfALaneThatHasNothing(t *testing.T) {
+	r := newTrap(t)
+	client, tag := r.store.Client(), r.store.Conn().Tag(0)
+	require.NoError(t, client.HSet(t.Context(), tag+":in", "a", "0 0", "b", "0 1").Err())
+	require.NoError(t, client.ZAdd(t.Context(), tag+":known", redis.Z{Score: 1, Member: "a"}, redis.Z{Score: 1, Member: "b"}).Err())
+	_, err := r.store.Trim(t.Context(), "one", []int{0}, redisqtest.KeepAll, false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, client.HKeys(t.Context(), tag+":in").Val())
 }

@@ -119,6 +119,9 @@ func (r *Redis) removeTail() (stopped bool, err error) {
 	c := r.command("--fix", r.manifest())
 	c.cmd.Args[0] = r.checker()            // by this name the server's program checks a file
 	c.cmd.Stdin = strings.NewReader("y\n") // it asks whether it may
+	r.o.Log.Warn("a crash cut the last change in the file of the embedded redis, which was not confirmed: it is removed")
+	r.checking.Store(true)
+	defer r.checking.Store(false)
 	if err := c.start(); err != nil {
 		return false, err
 	}
@@ -128,7 +131,6 @@ func (r *Redis) removeTail() (stopped bool, err error) {
 	if !c.cmd.ProcessState.Success() {
 		return false, fmt.Errorf("remove a change that a crash cut: %s --fix %s: %w", r.checker(), r.manifest(), c.death())
 	}
-	r.o.Log.Warn("a crash had cut the last change in the file of the embedded redis, which was not confirmed: it was removed")
 	return false, nil
 }
 
@@ -243,6 +245,9 @@ func (r *Redis) await(ctx context.Context, failed <-chan error) error {
 			if bytes != loaded { // fewer: it was started again
 				loaded, progress = bytes, time.Now()
 			}
+		}
+		if r.checking.Load() { // that takes as long as it takes to read the file
+			progress = time.Now()
 		}
 		if time.Since(progress) > maxStall {
 			return fmt.Errorf("%s has made no progress for %s: %w", filepath.Base(r.program), ladder.FormatDuration(maxStall), err)

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookladder/hookladder/dispatcher/internal/wait"
@@ -49,9 +50,10 @@ type Redis struct {
 	own     *os.File // locked while this process uses the folder
 	servers *os.File // locked while a server uses the folder, because the server inherits it
 
-	ready chan struct{} // closed after the first response
-	stop  chan struct{} // closed by Close
-	ended chan struct{} // closed when the server has ended for good
+	ready    chan struct{} // closed after the first response
+	stop     chan struct{} // closed by Close
+	ended    chan struct{} // closed when the server has ended for good
+	checking atomic.Bool   // while its file is checked, see removeTail
 }
 
 // Names in the folder. The server adds appendonlydir.

@@ -247,7 +247,7 @@ func TestAFileThatWasCutIsLoadedWithoutTheLastChange(t *testing.T) {
 		s.set("whole", "1") // what follows must not complete it
 		s.end()
 	}
-	require.Equal(t, 1, r.says("a crash had cut the last change"), r.log.String())
+	require.Equal(t, 1, r.says("a crash cut the last change"), r.log.String())
 }
 
 func TestAFileThatIsDamagedIsRefusedWithTheCure(t *testing.T) {

@@ -154,9 +154,10 @@ var verdicts = map[Kind]dispatcher.Verdict{
 }
 
 // MarkRepeated changes an event of an attempt that may be there already. An error in the middle of a
-// script leaves its lines in the log. After the repair the attempt is settled again, or there is another
-// one. same: the archive has this attempt, so the event is left out. ended: its delivery is not open, and
-// ended so before. Then the event is no end.
+// script leaves its lines in the log, and so does a Redis that makes the first commands of a script
+// which a crash cut. The attempt is settled again, or there is another one. same: the archive has this
+// attempt, so the event is left out. ended: its delivery is not open, and ended so before. Then the event
+// is no end.
 func (e *Event) MarkRepeated(same, ended bool) {
 	switch {
 	case same:

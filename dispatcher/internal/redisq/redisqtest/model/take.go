@@ -35,8 +35,8 @@ func (m *model) doMove() {
 func (m *model) moveAll(by string) {
 	m.Helper()
 	endings, over, expiring, barred := m.endings(), m.leasesOver(), m.expiring(), map[int]bool{}
-	for _, id := range over { // then a partition that fences the caller does nothing
-		if n := m.Partition(id.Lane); m.isFenced(by, n) {
+	for n, s := range m.States() { // a partition whose timer is due does nothing for a caller that it fences
+		if timerIsDue(s.Timer, m.ms()) && m.isFenced(by, n) {
 			barred[n] = true
 		}
 	}
@@ -44,7 +44,7 @@ func (m *model) moveAll(by string) {
 	got, hints, err := m.Queue.Move(m.Ctx, by, m.All())
 	if len(barred) > 0 && m.trouble.cut == nil {
 		require.ErrorIs(m, err, dispatcher.ErrFenced)
-	} else if !errors.Is(err, dispatcher.ErrFenced) {
+	} else {
 		m.went(err)
 	}
 	m.MustBeCurrent(hints)

@@ -308,11 +308,17 @@ func (m *model) leasesOver() (over []dispatcher.DeliveryID) {
 	far := m.ms() + longestTaken.Milliseconds()
 	states := m.States()
 	for _, id := range redisqtest.SortedIDs(m.deliveries) {
-		timer := states[m.Partition(id.Lane)].Timer
+		due := timerIsDue(states[m.Partition(id.Lane)].Timer, m.ms())
 		d := m.deliveries[id]
-		if due := timer <= m.ms() || timer > far; due && d.Place == redisqtest.PlaceTaken && (d.taken.Until <= m.ms() || d.taken.Until > far) {
+		if due && d.Place == redisqtest.PlaceTaken && (d.taken.Until <= m.ms() || d.taken.Until > far) {
 			over = append(over, id)
 		}
 	}
 	return over
+}
+
+// timerIsDue reports whether a mover ends leases of a partition. A time that no lease reaches was set
+// by another clock.
+func timerIsDue(timer, now int64) bool {
+	return timer != 0 && (timer <= now || timer > now+longestTaken.Milliseconds())
 }

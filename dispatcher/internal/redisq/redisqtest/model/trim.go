@@ -161,7 +161,8 @@ func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool
 	if d.Place == redisqtest.PlaceDead {
 		age = keep.Dead
 	}
-	old = d.At <= m.ms()-age.Milliseconds()
+	oldest := m.ms() - age.Milliseconds() // of those that a trim leaves
+	old = d.At <= oldest
 	if !old {
 		for other, found := range states[m.Partition(id.Lane)].Found {
 			if found[0].Place == d.Place && !(room && m.young(other)) {
@@ -175,7 +176,8 @@ func (m *model) forget(id dispatcher.DeliveryID, keep dispatcher.Keep, room bool
 	lanes := gone[key]
 	if d.Place == redisqtest.PlaceDead || old {
 		lanes.traceless = true
-	} else {
+	}
+	if d.Place != redisqtest.PlaceDead && d.At >= oldest { // At has no parts of a ms, by which an end may be later
 		lanes.cut = true
 	}
 	gone[key] = lanes

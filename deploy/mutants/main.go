@@ -74,7 +74,7 @@ var suites = map[string][]suite{
 		{redisqFolder, []string{"-test.run=^TestQueue$/^redis$"}},
 		{redisqFolder, []string{"-test.short", "-test.skip=^TestQueue"}},
 	},
-	"engine": {{engineFolder, []string{"-test.run=Lease|Outcome|Settle|Death|Reap|Taken|Suspect|Stop|Attempt|Claim"}}},
+	"engine": {{engineFolder, []string{"-test.run=Lease|Outcome|Settle|Death|Reap|Taken|Suspect|Stop|Attempt|Claim|Fenced|Bodies|Permit"}}},
 }
 
 func kindOf(m mutant) string {

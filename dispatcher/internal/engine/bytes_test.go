@@ -64,6 +64,20 @@ func TestBodiesUnderWayStayWithinTheirBudget(t *testing.T) {
 	})
 }
 
+func TestSmallBodiesAreSentBesideALargeOneOfTheirBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRig(t, func(_ *engine.Options, q *testQueue, _ *fakeSender) {
+			q.put(largeOne("u_0", 0, 100))
+			q.put(largeOne("u_1", 1, 300<<10))
+			q.put(largeOne("u_2", 2, 100))
+		})
+		r.start(t)
+		require.Equal(t, map[d.Verdict]int{d.Delivered: 3}, r.queue.verdicts())
+		r.stop(t)
+	})
+}
+
 func TestABodyLargerThanTheBudgetGoesAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

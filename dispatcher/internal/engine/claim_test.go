@@ -151,6 +151,8 @@ func TestAnInstanceThatWasFencedGoesOnUnderAnotherName(t *testing.T) {
 		pass(time.Second)
 		r.queue.fill(3)
 		r.Note()
+		synctest.Wait()
+		require.Equal(t, "here-2", r.Name(), "the claim met it, before the next beat")
 		pass(2 * wait.BeatEvery)
 		require.Equal(t, "here-2", r.Name(), "one other name, and not one for each stage that met it")
 		require.Len(t, r.sender.sent(), 3)

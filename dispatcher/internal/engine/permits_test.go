@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -17,4 +18,22 @@ func TestNoPermitIsTakenBeforeThoseWhoWait(t *testing.T) {
 		require.Equal(t, 1, p.free())
 		p.release(3)
 	})
+}
+
+func TestNoMorePermitsAreGatheredThanAskedFor(t *testing.T) {
+	for name, freed := range map[string]int{"enough are freed": 100, "a few are freed": 10, "none is freed": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPermits(128)
+				require.Equal(t, 127, p.try(127))
+				got := make(chan int)
+				go func() { got <- p.gather(t.Context(), 64, time.Second) }()
+				synctest.Wait() // it has one, and waits for more
+				p.release(freed)
+				require.Equal(t, min(1+freed, 64), <-got)
+				p.release(127 - freed + min(1+freed, 64))
+				require.Equal(t, 128, p.free())
+			})
+		})
+	}
 }

@@ -42,9 +42,12 @@ func (m *model) moveAll(by string) {
 	}
 	m.calls("move")
 	got, hints, err := m.Queue.Move(m.Ctx, by, m.All())
-	if len(barred) > 0 && m.trouble.cut == nil {
+	switch {
+	case len(barred) == 0:
+		m.went(err)
+	case m.trouble.cut == nil:
 		require.ErrorIs(m, err, dispatcher.ErrFenced)
-	} else {
+	case !errors.Is(err, dispatcher.ErrFenced):
 		m.went(err)
 	}
 	m.MustBeCurrent(hints)

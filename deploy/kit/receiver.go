@@ -71,12 +71,12 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // and may be nil. The port is none of those that the system gives, because callers of an
 // instance that was killed go on calling the port that it had.
 func (r *Receiver) Listen(change func(*http.Server)) error {
-	ln, err := r.listen()
+	var ln net.Listener
+	var err error
 	for range 5 { // a program that starts at that moment has the port of FreePort open, too, until it runs
-		if err == nil {
+		if ln, err = r.listen(); err == nil {
 			break
 		}
-		ln, err = r.listen()
 	}
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)

@@ -119,7 +119,8 @@ func (r *Redis) removeTail() (stopped bool, err error) {
 	c := r.command("--fix", r.manifest())
 	c.cmd.Args[0] = r.checker()            // by this name the server's program checks a file
 	c.cmd.Stdin = strings.NewReader("y\n") // it asks whether it may
-	r.o.Log.Warn("a crash cut the last change in the file of the embedded redis, which was not confirmed: it is removed")
+	c.cmd.Stdout = c.output
+	r.o.Log.Warn("a crash cut the last change in the file of the embedded redis, which was not confirmed: removing it")
 	r.checking.Store(true)
 	defer r.checking.Store(false)
 	if err := c.start(); err != nil {
@@ -131,13 +132,14 @@ func (r *Redis) removeTail() (stopped bool, err error) {
 	if !c.cmd.ProcessState.Success() {
 		return false, fmt.Errorf("remove a change that a crash cut: %s --fix %s: %w", r.checker(), r.manifest(), c.death())
 	}
+	r.o.Log.Warn("the change is removed", "checker", c.output.tail()) // it says how many bytes that were
 	return false, nil
 }
 
 // spawn starts the server.
 func (r *Redis) spawn(again bool) (*child, error) {
 	c := r.command(r.arguments()...)
-	c.output = &output{log: r.o.Log, again: again}
+	c.output.log, c.output.again = r.o.Log, again
 	c.cmd.Stdout, c.cmd.Stderr = c.output, c.output
 	if err := c.start(); err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func (r *Redis) spawn(again bool) (*child, error) {
 // inherits the server lock, which stays locked while it lives. It inherits no environment,
 // because that contains secrets.
 func (r *Redis) command(arguments ...string) *child {
-	c := &child{cmd: exec.Command(r.program, arguments...), output: &output{}, exited: make(chan struct{})}
+	c := &child{cmd: exec.Command(r.program, arguments...), output: &output{log: slog.New(slog.DiscardHandler)}, exited: make(chan struct{})}
 	c.cmd.Dir = r.dir
 	c.cmd.Env = []string{}
 	c.cmd.ExtraFiles = []*os.File{r.servers}

@@ -248,6 +248,7 @@ func TestAFileThatWasCutIsLoadedWithoutTheLastChange(t *testing.T) {
 		s.end()
 	}
 	require.Equal(t, 1, r.says("a crash cut the last change"), r.log.String())
+	require.Equal(t, 1, r.says("This will shrink the AOF"), "it is told what was lost: "+r.log.String())
 }
 
 func TestAFileThatIsDamagedIsRefusedWithTheCure(t *testing.T) {

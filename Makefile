@@ -190,13 +190,7 @@ chaos-queue: redis ## kill Go programs with queues, and their Redis, for CHAOS (
 	$(GO) test $(RACE) -count=1 -v -timeout 0 -run '^TestChaosOfQueues$$' ./deploy/chaos -chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
-	$(GO) test -trimpath -timeout $(TESTTIMEOUT) ./dispatcher/internal/redisq -run '^TestQueueModel$$/^redis$$' -rapid.checks 300
-	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' cmd deploy dispatcher ladder signer); do \
-		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
-			echo "$$file $$target"; \
-			$(GO) test -trimpath -timeout $(TESTTIMEOUT) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
-		done; \
-	done
+	.ci/fuzz $(FUZZTIME)
 
 mutants: redis ## change MUTANTS places (default 40, all: every one, which takes a night) of the scripts and of the code around them, one at a time, and see a test fail for each
 	$(GO) run ./deploy/mutants $(if $(filter-out all,$(MUTANTS)),-sample $(MUTANTS)) $(MUTANTFLAGS)

@@ -1,11 +1,14 @@
 package kit
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // Loopback returns the address of a port on this host.
@@ -28,12 +31,18 @@ func FreePort() (port int, err error) {
 		if reserved, err = net.ListenPacket("udp", Loopback(port)); err != nil {
 			continue
 		}
-		var l net.Listener
-		if l, err = net.Listen("tcp", Loopback(port)); err == nil {
+		// A listener here would tell, too, but a program that starts at this moment has it open until it
+		// runs, and then the server that takes this port may not have it.
+		conn, dialed := net.DialTimeout("tcp", Loopback(port), time.Second)
+		if errors.Is(dialed, syscall.ECONNREFUSED) {
 			given.Store(port, reserved)
-			return port, l.Close()
+			return port, nil
 		}
-		_ = reserved.Close() // a server of another process uses it
+		if err = dialed; err == nil {
+			err = fmt.Errorf("port %d has a server of another process", port)
+			_ = conn.Close()
+		}
+		_ = reserved.Close()
 	}
 	return 0, fmt.Errorf("find a free port: %w", err)
 }

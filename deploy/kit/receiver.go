@@ -71,29 +71,21 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // and may be nil. The port is none of those that the system gives, because callers of an
 // instance that was killed go on calling the port that it had.
 func (r *Receiver) Listen(change func(*http.Server)) error {
-	var ln net.Listener
-	var err error
-	for range 5 { // a program that starts at that moment has the port of FreePort open, too, until it runs
-		if ln, err = r.listen(); err == nil {
-			break
-		}
+	port, err := FreePort()
+	if err != nil {
+		return err
 	}
+	ln, err := net.Listen("tcp4", ":"+strconv.Itoa(port))
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
+	r.port = port
 	r.http = http.Server{Handler: r, ReadHeaderTimeout: Patience}
 	if change != nil {
 		change(&r.http)
 	}
 	go func() { _ = r.http.Serve(ln) }() // returns at Close
 	return nil
-}
-
-func (r *Receiver) listen() (ln net.Listener, err error) {
-	if r.port, err = FreePort(); err != nil {
-		return nil, err
-	}
-	return net.Listen("tcp4", ":"+strconv.Itoa(r.port))
 }
 
 // URL returns the URL of a destination: 0 is 127.0.0.1, and each other number has an

@@ -8,7 +8,9 @@
 //	go run ./deploy/mutants -files 'lua/(settle|claim)\.lua' # all of two scripts
 //	go run ./deploy/mutants -files verdict -match 'attempts = math.max'
 //
-// It exits 1 if a survivor is not in the list. It changes no file of the checkout.
+// It exits 1 if a survivor is not in the list. With -score it may be some of them: a random sample
+// meets old gaps too, and a run each night is there to notice that tests got worse. It changes no
+// file of the checkout.
 package main
 
 import (
@@ -74,8 +76,14 @@ var suites = map[string][]suite{
 		{redisqFolder, []string{"-test.run=^TestQueue$/^redis$"}},
 		{redisqFolder, []string{"-test.short", "-test.skip=^TestQueue"}},
 	},
-	"engine": {{engineFolder, []string{"-test.run=Lease|Outcome|Settle|Death|Reap|Taken|Suspect|Stop|Attempt|Claim|Fenced|Bodies|Permit"}}},
+	"engine": {
+		{engineFolder, []string{"-test.run=" + engineTests}},
+		{engineFolder, []string{"-test.skip=" + engineTests}},
+	},
 }
+
+// engineTests are the tests of the engine that notice most of its mutants.
+const engineTests = "Lease|Outcome|Settle|Death|Reap|Taken|Suspect|Stop|Attempt|Claim|Fenced|Bodies|Permit"
 
 func kindOf(m mutant) string {
 	switch {
@@ -103,6 +111,7 @@ type options struct {
 	seed        uint64
 	at          int
 	each        time.Duration
+	score       float64
 }
 
 func run(ctx context.Context) error {
@@ -113,6 +122,7 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "draws the sample, and the model's steps")
 	flag.IntVar(&o.at, "parallel", 2, "mutants that are tried at once")
 	flag.DurationVar(&o.each, "timeout", 10*time.Minute, "when the tests of a mutant are taken to hang, which they notice")
+	flag.Float64Var(&o.score, "score", 1, "fail if a smaller share of the mutants is killed, of those that are not listed")
 	flag.Parse()
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
@@ -352,12 +362,13 @@ func (b *bench) tryAll(ctx context.Context, all []mutant, known map[string]strin
 			fmt.Printf("SURVIVED  %s:%d\n          %s\n", f.file, f.line, f.key())
 		}
 	}
-	fmt.Printf("%d mutants of seed %d: %d killed, %d are listed as equal, %d survived\n",
-		killed+equal+len(survived), b.o.seed, killed, equal, len(survived))
+	score := float64(killed) / float64(max(killed+len(survived), 1))
+	fmt.Printf("%d mutants of seed %d: %d killed, %d are listed as equal, %d survived: a score of %.2f\n",
+		killed+equal+len(survived), b.o.seed, killed, equal, len(survived), score)
 	if ctx.Err() != nil {
 		return fmt.Errorf("stopped after %d of %d mutants", killed+equal+len(survived), len(all))
 	}
-	if len(survived) > 0 {
+	if len(survived) > 0 && score < b.o.score {
 		return fmt.Errorf("%d mutants survived: write the test that kills each, or list it in %s with the reason", len(survived), survivorsFile)
 	}
 	return nil
@@ -386,10 +397,12 @@ func (b *bench) try(ctx context.Context, m mutant, worker int) (f fate) {
 			return f
 		}
 	}
-	for _, s := range suites[kind] {
+	for i, s := range suites[kind] {
 		binary := b.binary(kind, s.folder)
 		if kind != "lua" {
 			binary = b.binary(fmt.Sprint(kind, "-", worker), s.folder)
+		}
+		if kind != "lua" && i == 0 { // its suites have one folder
 			at, err := b.write(fmt.Sprintf("worker-%d/%s", worker, m.file), m.text)
 			if err == nil {
 				err = b.compile(ctx, s.folder, binary, map[string]string{m.file: at})

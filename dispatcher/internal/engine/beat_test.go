@@ -148,6 +148,7 @@ func TestLeasesOfTheDepartedAreTakenOverWhenAnotherNodeMayHaveTakenOver(t *testi
 		r.queue.ears.OnGap()
 		pass(10 * time.Second)
 		require.Zero(t, r.queue.count("reap gone"))
+		require.Contains(t, r.log.String(), "stage=strays")
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(10 * time.Second)
 		require.Equal(t, 1, r.queue.count("reap gone"))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hookladder/hookladder/dispatcher"
 )
 
 func TestNoPermitIsTakenBeforeThoseWhoWait(t *testing.T) {
@@ -36,4 +38,15 @@ func TestNoMorePermitsAreGatheredThanAskedFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim that found no permit waits until an attempt ends. Now it may get a loan before that.
+func TestAnAttemptInANewLaneWakesTheClaimThatWaits(t *testing.T) {
+	p := newPermits(1)
+	l := newLoans(p, 1)
+	p.asked.Store(true)
+	require.Nil(t, l.begin(&dispatcher.Claimed{}))
+	require.Empty(t, p.freed)
+	require.NotNil(t, l.begin(&dispatcher.Claimed{NewLane: true}))
+	require.Len(t, p.freed, 1)
 }

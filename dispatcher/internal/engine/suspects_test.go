@@ -99,6 +99,7 @@ func TestNoRequestOfASuspectBeginsBeforeThatIsNoted(t *testing.T) {
 		pass(2 * time.Second)
 		require.Empty(t, r.sender.sent())
 		require.Less(t, r.queue.count("begin"), 2*20+2, "it does not try all the time")
+		require.Contains(t, r.log.String(), "stage=begin")
 		r.queue.set(func() { r.queue.hook = nil })
 		pass(30 * time.Second)
 		require.Len(t, r.sender.sent(), 1)

@@ -37,8 +37,8 @@ CHAOS       ?= 10m
 CHAOS_STORE ?= single
 CHAOS_SEED  ?= 0
 CHAOS_FLAGS ?= -chaos.rate 200 -chaos.fsync either -chaos.archive either -chaos.owners 3 -chaos.empty -chaos.log -chaos.dns -chaos.outbox -chaos.rights
-# How many mutants `make mutants` tries, and more flags for it, such as -seed 7 or
-# -files 'lua/settle'.
+# How many mutants `make mutants` tries, and more flags for it, such as -seed 7,
+# -files 'lua/settle' or -score 0.8.
 MUTANTS     ?= 40
 MUTANTFLAGS ?=
 # More flags for `make bench`, such as -only drain, -json figures.json or -binary old/hookladder.

@@ -103,3 +103,27 @@ func TestAPageDoesNotRefreshWhileAPersonIsAtIt(t *testing.T) {
 	browsertest.JS[bool](b, "getSelection().removeAllRanges(), true")
 	goes("nothing is selected")
 }
+
+// The answer to a refresh may come after a person has begun something.
+func TestAnAnswerThatIsOnItsWayDoesNotDisturbAPersonEither(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(wire.Message{ID: "one", Subject: "order_1", URL: w.at("ok"), Delay: hour})
+	b := w.tab(t)
+	for what, begin := range map[string]string{
+		"a row is selected":  `document.querySelector(".pick").click()`,
+		"the page is paused": `document.getElementById("live").click()`,
+	} {
+		b.Open(w.page("/console/deliveries"))
+		b.WaitFor("order_1")
+		counted(b)
+		b.Until("it is at rest", func() bool { return browsertest.JS[bool](b, "!live.busy") })
+		require.True(t, browsertest.JS[bool](b, `(async () => {
+			live.tag = null; // so that the whole page comes
+			const at = live.at, swaps = window.swaps, answer = refresh();
+			`+begin+`;
+			await answer;
+			return live.at === at && window.swaps === swaps;
+		})()`), what)
+	}
+}

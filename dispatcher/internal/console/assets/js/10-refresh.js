@@ -44,9 +44,11 @@ function typed(node) {
 
 async function refresh() {
   live.busy = true;
+  const at = live.at;
   try {
     const answer = await again();
-    if (answer) show(answer);
+    if (answer && !live.paused && !held()) show(answer);
+    else if (answer) live.at = at; // what a person began meanwhile holds the page as it is
   } finally { live.busy = false; }
 }
 

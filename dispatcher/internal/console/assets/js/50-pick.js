@@ -10,7 +10,6 @@ document.addEventListener("change", (e) => {
   if (e.target.matches("[data-pick-all]")) for (const box of document.querySelectorAll("main .pick")) box.checked = e.target.checked;
   if (e.target.matches(".pick, [data-pick-all]")) countPicked();
 });
-document.addEventListener("refreshed", countPicked); // of which the answer was on its way before the first tick
 countPicked(); // a browser keeps ticks over a reload
 
 // How long a job takes at a rate.

@@ -131,3 +131,21 @@ func TestTheTailKeepsAPersonsPlace(t *testing.T) {
 	browsertest.JS[bool](b, "getSelection().removeAllRanges(), true")
 	b.In("table", "").WaitFor("kept_e")
 }
+
+// The connection of a computer that slept may be gone without a word.
+func TestATailThatHearsNothingConnectsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.tab(t)
+	b.Open(w.page("/console/tail"))
+	w.publish(wire.Message{ID: "before", URL: w.at("ok")})
+	b.In("table", "").WaitFor("before")
+	counted(b)
+	browsertest.JS[bool](b, "live.fresh = 300, true") // the server speaks each 15 s
+	w.publish(wire.Message{ID: "last", URL: w.at("ok")})
+	b.Until("it connects again", func() bool { return fetches(b) > 0 })
+	browsertest.JS[bool](b, "live.fresh = 35000, true")
+	w.publish(wire.Message{ID: "after", URL: w.at("ok")})
+	b.In("table", "").WaitFor("last", "after")
+	b.WaitFor("Live")
+}

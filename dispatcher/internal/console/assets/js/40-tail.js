@@ -3,16 +3,26 @@
 const tailMost = 500;
 const tailWords = { delivered: ["delivered", "delivered"], retry: ["failed, goes on", "retrying"], dead: ["dead", "dead"], back: ["given back", "ready"], cancelled: ["cancelled", "cancelled"] };
 
-// tailEvents reads a stream of events until it ends.
+// tailEvents reads a stream of events until it ends, or nothing has come for as long as a page may be live. The connection of a
+// computer that slept may be gone without a word.
 async function tailEvents(url, behind, each) {
   const headers = { Accept: "text/event-stream", "X-Refresh": "1" };
   if (behind) headers["Last-Event-ID"] = behind;
-  const answer = await fetch(url, { headers, cache: "no-store" });
-  if (!answer.ok) return answer.status;
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const silent = new AbortController();
+  let timer = 0;
+  const heard = () => { clearTimeout(timer); timer = setTimeout(() => silent.abort(), live.fresh); };
+  heard();
+  try {
+    const answer = await fetch(url, { headers, cache: "no-store", signal: silent.signal });
+    return answer.ok ? await readEvents(answer.body.pipeThrough(new TextDecoderStream()).getReader(), heard, each) : answer.status;
+  } finally { clearTimeout(timer); }
+}
+
+async function readEvents(reader, heard, each) {
   for (let text = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return 0;
+    heard();
     text += value;
     const events = text.split("\n\n");
     text = events.pop();
@@ -33,7 +43,7 @@ function showTail(table) {
   let passed = 0, frame = 0;
   for (const tr of body.rows) shown.add(tr.dataset.line);
 
-  function keep(tr) { rows.push(tr); if (rows.length > tailMost) rows.shift(); }
+  function keep(tr) { rows.push(tr); if (rows.length > tailMost) shown.delete(rows.shift().dataset.line); }
 
   function draw() {
     frame = 0;

@@ -242,7 +242,7 @@ func (k AccessKey) newToken(purpose string) string {
 
 func (all AccessKeys) ofToken(purpose, token string) (found AccessKey, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(token) != TokenLength { // the decoder skips line breaks
+	if err != nil || len(token) != TokenLength || len(b) != 2*half { // the decoder skips line breaks
 		return AccessKey{}, false
 	}
 	for _, k := range all {

@@ -61,7 +61,7 @@ func TestAMACIsOfItsKeyItsPurposeAndEachPart(t *testing.T) {
 // A token that was changed in any byte opens nothing.
 func FuzzTokens(f *testing.F) {
 	const session, link = "jyD3jRT8scD9geNblQW3mRCp8ORFyYtSKzSNfyumxrs", "qz_aqdxQhiazD_XtoFFvrsuty3ZusmtrwJ4C2bdCTq4" // of testKeys
-	for _, seed := range []string{session, link, "", "x", session[1:], session + "=", session[:42] + "\n", strings.Repeat("A", 43)} {
+	for _, seed := range []string{session, link, "", "x", session[1:], session + "=", session[:42] + "\n", strings.Repeat("A", 43), "AAAA" + strings.Repeat("\n", 39)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -67,9 +67,10 @@ type suite struct {
 var suites = map[string][]suite{
 	"lua": {
 		{redisqFolder, []string{"-test.run=^TestQueueModel$/^redis$"}},
-		{redisqFolder, []string{"-test.run=^(TestQueue|TestDeliveriesMakeTheMovesOfTheTable)$/^(redis$|[^m].*)"}},
-		{redisqFolder + "/admin", []string{"-test.run=^(TestJobs|TestAJobOutlivesARepartition)$"}},
-		{redisqFolder, []string{"-test.run=QuickPart|Trap|Clock|Retention|Trim|Cut|Reap|Ended|Dead|Cancel"}},
+		{redisqFolder, []string{"-test.run=" + queueTests + "/^(redis$|[^m].*)"}},
+		{redisqFolder + "/admin", []string{"-test.run=" + jobTests}},
+		{redisqFolder, []string{"-test.skip=^TestQueueModel$|" + queueTests}},
+		{redisqFolder + "/admin", []string{"-test.skip=" + jobTests}},
 	},
 	"redisq": {
 		{redisqFolder, []string{"-test.run=^TestQueueModel$/^redis$"}},
@@ -81,6 +82,12 @@ var suites = map[string][]suite{
 		{engineFolder, []string{"-test.skip=" + engineTests}},
 	},
 }
+
+// Tests of which some notice most of the mutants of scripts.
+const (
+	queueTests = "^(TestQueue|TestDeliveriesMakeTheMovesOfTheTable)$"
+	jobTests   = "^(TestJobs|TestAJobOutlivesARepartition)$"
+)
 
 // engineTests are the tests of the engine that notice most of its mutants.
 const engineTests = "Lease|Outcome|Settle|Death|Reap|Taken|Suspect|Stop|Attempt|Claim|Fenced|Bodies|Permit"

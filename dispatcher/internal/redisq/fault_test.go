@@ -239,3 +239,39 @@ func TestEachOutcomeIsAnsweredForItself(t *testing.T) {
 	require.NoError(t, again[0].Err)
 	require.Equal(t, dispatcher.SettledOK, again[0].Result)
 }
+
+// A partition that does not reply is polled, because nobody may have been told of its deliveries.
+func TestEachCallThatFailsHasItsPartitionPolled(t *testing.T) {
+	ctx := t.Context()
+	server := redistest.Start(t)
+	store := faultStore(t, server).Queue()
+	unseen := 0
+	store.Notify(dispatcher.Events{Unseen: func() { unseen++ }})
+	claimed, err := func() ([]dispatcher.Claimed, error) {
+		_, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, 0))
+		require.NoError(t, err)
+		return store.Claim(ctx, "one", dispatcher.Claim{Wanted: 1, Free: 512})
+	}()
+	require.NoError(t, err)
+	require.Len(t, claimed, 1)
+	held := dispatcher.Lease{ID: claimed[0].ID, At: claimed[0].Leased}
+	server.Stop()
+	for name, call := range map[string]func() error{
+		"begin":  func() error { _, err := store.Begin(ctx, "one", held, false); return err },
+		"leases": func() error { _, err := store.Leases(ctx, "one"); return err },
+		"reap":   func() error { _, err := store.Reap(ctx, "one", "two"); return err },
+		"settle": func() error {
+			return store.Settle(ctx, "one", []dispatcher.Settlement{{ID: held.ID, Verdict: dispatcher.Delivered, Leased: held.At}})[0].Err
+		},
+		"end waits": func() error { return store.EndWaits(ctx, "one", []dispatcher.Lane{held.ID.Lane}) },
+		"schedule": func() error {
+			got, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, 0))
+			require.NoError(t, err)
+			return got[0].Err
+		},
+	} {
+		before := unseen
+		require.ErrorIs(t, call(), dispatcher.ErrUnavailable, name)
+		require.Greater(t, unseen, before, name)
+	}
+}

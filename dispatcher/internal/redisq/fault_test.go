@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/conn"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -274,4 +276,34 @@ func TestEachCallThatFailsHasItsPartitionPolled(t *testing.T) {
 		require.ErrorIs(t, call(), dispatcher.ErrUnavailable, name)
 		require.Greater(t, unseen, before, name)
 	}
+}
+
+// Some services forbid MEMORY. Then the size of the log is estimated from its newest entries.
+func TestTheLogIsBoundedWhereItsMemoryIsNotTold(t *testing.T) {
+	ctx := t.Context()
+	store := faultStore(t, redistest.Start(t))
+	all := []int{0, 1}
+	_, _, err := store.Schedule(ctx, "one", 0, 0, faultEntries(64, 0))
+	require.NoError(t, err)
+	claimed, _, err := store.Claim(ctx, "one", all, 64, 512)
+	require.NoError(t, err)
+	require.Greater(t, len(claimed), 20)
+	for _, c := range claimed {
+		s := redisqtest.Failure(c, time.Hour)
+		s.Attempt.Error = strings.Repeat("x", 4<<10)
+		_, _, err := store.Settle(ctx, "one", []dispatcher.Settlement{s})
+		require.NoError(t, err)
+	}
+	entries := func() (n int64) {
+		for _, partition := range all {
+			n += store.Client().XLen(ctx, store.Conn().Tag(partition)+keys.Attempts).Val()
+		}
+		return n
+	}
+	before := entries()
+	require.NoError(t, store.Client().Do(ctx, "ACL", "SETUSER", "default", "-memory").Err())
+	_, err = store.Trim(ctx, "one", all, dispatcher.Keep{Finished: time.Hour, Dead: time.Hour, LogBytes: 4 << 10}, false)
+	require.NoError(t, err)
+	require.Less(t, entries(), before)
+	require.Positive(t, entries())
 }

@@ -899,6 +899,16 @@ var boundCases = []jobCase{
 		require.Greater(b, done, 64)
 		require.Less(b, done, 90+1)
 	}},
+	{name: "what is left keeps its attempts", run: func(b *bench) {
+		b.Limit(redisqtest.EpOne)
+		id := b.EndOne(redisqtest.EpOne)
+		b.Limit(redisqtest.EpOne, redisqtest.Mode(dispatcher.LaneDisabled))
+		before := b.MustStand(id, dispatcher.StatusDelivered)
+		require.Equal(b, 1, before.Attempts)
+		j, _ := b.add(dispatcher.JobRetry, dispatcher.Filter{Statuses: []dispatcher.Status{dispatcher.StatusDelivered}})
+		require.Equal(b, counts(1, 0, 1), b.step(j, dispatcher.StatusDelivered, id).JobCounts)
+		require.Equal(b, before, b.MustStand(id, dispatcher.StatusDelivered))
+	}},
 	{name: "so many failures are named as were asked for", run: func(b *bench) {
 		b.Limit(redisqtest.EpOne)
 		ids := b.die(redisqtest.EpOne, 3)

@@ -34,7 +34,8 @@ const (
 	// fixtureSecret signs all callbacks of fixtures.
 	fixtureSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-	// fixturePort is the port of the receivers in a fixture. The system gives out ports from 32768.
+	// fixturePort is the port of the receivers in a fixture. The system gives out ports from 32768, and
+	// kit.FreePort those below 27000.
 	fixturePort = 27077
 
 	// fixtureRetention is the longest one.

@@ -1,6 +1,8 @@
 package browser_test
 
 import (
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -130,6 +132,61 @@ func TestTheTailKeepsAPersonsPlace(t *testing.T) {
 	require.Equal(t, "kept_d", b.JSText(`document.querySelector("#tail tbody a").textContent`), "what is read is not moved")
 	browsertest.JS[bool](b, "getSelection().removeAllRanges(), true")
 	b.In("table", "").WaitFor("kept_e")
+}
+
+// What is logged after the page was made, and before its stream begins, is shown.
+func TestTheTailHasNoGapBetweenThePageAndItsStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.tab(t)
+	b.First(`(() => {
+		const real = window.fetch, opened = new Promise((open) => { window.begin = open; });
+		window.fetch = async (...a) => { await opened; return real(...a) };
+	})()`)
+	b.Open(w.page("/console/tail"))
+	b.WaitFor("Nothing was attempted yet")
+	w.publish(wire.Message{ID: "between", URL: w.at("ok")})
+	w.until("between", "delivered")
+	browsertest.JS[bool](b, "window.begin(), true")
+	b.In("table", "").WaitFor("between")
+	w.publish(wire.Message{ID: "live_1", URL: w.at("ok")})
+	b.In("table", "").WaitFor("live_1")
+	require.Equal(t, []string{"live_1", "between"}, browsertest.JS[[]string](b, `[...document.querySelectorAll("#tail tbody a")].map((a) => a.textContent)`), "each once, the newest on top")
+	require.NotContains(t, b.Text(), "may be missing")
+
+	b.Reload()
+	b.WaitFor("live_1")
+	for n := range 50 { // all that a page has
+		id := fmt.Sprint("many_", n)
+		w.publish(wire.Message{ID: id, URL: w.at("ok")})
+		w.until(id, "delivered")
+	}
+	browsertest.JS[bool](b, "window.begin(), true")
+	b.In("table", "").WaitFor("many_0", "many_49", "Attempts before this may be missing", "live_1")
+}
+
+// An attempt is logged when it ends, which may be after those that began later.
+func TestTheTailShowsAnAttemptThatBeganBeforeThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began, end := make(chan struct{}), make(chan struct{})
+	w.answers(func(_ http.ResponseWriter, path string) bool {
+		if path != "late" {
+			return false
+		}
+		close(began)
+		<-end
+		return true
+	})
+	w.publish(wire.Message{ID: "late", URL: w.at("late")})
+	<-began
+	w.publish(wire.Message{ID: "before", URL: w.at("ok")})
+	w.until("before", "delivered")
+	b := w.tab(t)
+	b.Open(w.page("/console/tail"))
+	b.In("table", "").WaitFor("before")
+	close(end)
+	b.In("table", "").WaitFor("late")
 }
 
 // The connection of a computer that slept may be gone without a word.

@@ -110,11 +110,7 @@ func choices(path string, q url.Values, name string, words []string) []choice {
 // visitor's key or session ends.
 func (s *server) tailEvents(v *visit) (pageAnswer, error) {
 	ctx := v.r.Context() // without the page's timeout
-	q := tailQuery(v)
-	if since := v.r.URL.Query().Get("since"); since != "" {
-		q.Set("since", since)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/attempts?"+q.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/v1/attempts?"+tailQuery(v).Encode(), nil)
 	if err != nil {
 		return pageAnswer{}, err
 	}

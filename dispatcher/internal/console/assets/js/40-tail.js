@@ -15,7 +15,7 @@ async function tailEvents(url, behind, each) {
   try {
     const answer = await fetch(url, { headers, cache: "no-store", signal: silent.signal });
     return answer.ok ? await readEvents(answer.body.pipeThrough(new TextDecoderStream()).getReader(), heard, each) : answer.status;
-  } finally { clearTimeout(timer); }
+  } finally { clearTimeout(timer); silent.abort(); }
 }
 
 async function readEvents(reader, heard, each) {
@@ -33,7 +33,7 @@ async function readEvents(reader, heard, each) {
         if (line.startsWith("event: ")) e.name = line.slice(7);
         if (line.startsWith("data: ")) e.data = JSON.parse(line.slice(6));
       }
-      each(e);
+      await each(e);
     }
   }
 }
@@ -55,6 +55,22 @@ function showTail(table) {
 
   function soon() { if (!frame) frame = requestAnimationFrame(draw); }
 
+  function add(tr) {
+    shown.add(tr.dataset.line);
+    const at = tr.querySelector("time");
+    at.textContent = millisIn(new Date(at.dateTime));
+    keep(tr);
+    if (live.paused) document.getElementById("tail-passed").textContent = `${(++passed).toLocaleString("en")} passed by`;
+    else soon();
+  }
+
+  function gap(text) {
+    const tr = document.getElementById("tail-gap").content.firstElementChild.cloneNode(true);
+    tr.cells[0].textContent = text;
+    keep(tr);
+    soon();
+  }
+
   document.addEventListener("live", () => {
     passed = 0;
     document.getElementById("tail-passed").textContent = "";
@@ -63,23 +79,21 @@ function showTail(table) {
   document.addEventListener("selectionchange", soon);
 
   return {
-    newest: body.rows.length ? body.rows[0].dataset.at : "",
-    gap(text) {
-      const tr = document.getElementById("tail-gap").content.firstElementChild.cloneNode(true);
-      tr.cells[0].textContent = text;
-      keep(tr);
-      soon();
+    gap,
+    page(text) {
+      const all = [...new DOMParser().parseFromString(text, "text/html").querySelectorAll("#tail tbody tr")].reverse();
+      const newer = all.filter((tr) => !shown.has(tr.dataset.line));
+      if (shown.size && newer.length && newer.length === all.length) gap("Attempts before this may be missing: there were more than a page has.");
+      newer.forEach(add);
     },
     line(a) {
       const key = a.id + " " + a.attempt + " " + a.at;
       if (shown.has(key)) return;
-      shown.add(key);
       const tr = document.getElementById("tail-row").content.firstElementChild.cloneNode(true);
       const part = (name) => tr.querySelector(`[data-f=${name}]`);
       const [word, icon] = tailWords[a.outcome] || [a.outcome, "ready"];
       tr.dataset.line = key;
       part("at").dateTime = a.at;
-      part("at").textContent = millisIn(new Date(a.at));
       part("outcome").classList.add("o-" + a.outcome);
       part("outcome").title = part("word").textContent = word;
       const use = tr.querySelector("use");
@@ -92,9 +106,7 @@ function showTail(table) {
       const url = a.url && URL.canParse(a.url) ? new URL(a.url) : null;
       part("to").textContent = url ? url.host + url.pathname + url.search : a.destination;
       part("about").textContent = a.error || a.topic || "";
-      keep(tr);
-      if (live.paused) document.getElementById("tail-passed").textContent = `${(++passed).toLocaleString("en")} passed by`;
-      else soon();
+      add(tr);
     },
   };
 }
@@ -104,9 +116,13 @@ async function followTail(table) {
   let behind = "", last = Date.now(), wait = 1000;
   for (;;) {
     let ended = "", status = 0;
-    const url = table.dataset.events + (behind || !show.newest ? "" : "&since=" + encodeURIComponent(show.newest));
     try {
-      status = await tailEvents(url, behind, (e) => {
+      status = await tailEvents(table.dataset.events, behind, async (e) => {
+        if (!behind) { // a new stream has nothing of what was logged after the page was made
+          const page = await again();
+          if (!page) throw new Error("the page could not be read");
+          show.page(page.text);
+        }
         if (last) reached();
         last = Date.now();
         wait = 1000;
@@ -118,14 +134,10 @@ async function followTail(table) {
     } catch { status = 503; }
     if (status === 401 || ended === "key") { location.reload(); return; }
     if (status === 503) unreached("server");
-    if (status === 422) { behind = ""; show.newest = ""; }
+    if (status === 422) behind = "";
     if (ended === "busy") wait = 10000; // other callers need the places to wait
     if (ended === "slow") show.gap("This browser read too slowly, and was cut off.");
-    if (Date.now() - last > 120000 && behind) { // not all of what came since is worth reading
-      behind = show.newest = "";
-      show.gap("The connection was away: what came meanwhile is not shown here.");
-      last = Date.now();
-    }
+    if (Date.now() - last > 120000) behind = ""; // not all of what came since is worth reading
     await new Promise((go) => setTimeout(go, wait * (0.5 + Math.random() / 2)));
     wait = Math.min(wait * 2, 15000);
   }

@@ -47,6 +47,26 @@ func TestAPageRefreshesInPlace(t *testing.T) {
 	require.LessOrEqual(t, browsertest.JS[int](b, "window.swaps"), 1, "what has not changed is not drawn again")
 }
 
+func TestAChartKeepsItsValuesUnderAPointerThatRests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(wire.Message{ID: "one", URL: w.at("ok")})
+	w.until("one", "delivered")
+	b := w.tab(t)
+	b.Open(w.page("/console/"))
+	b.Wait("the chart is there", `document.querySelector(".chart-plot")`)
+	counted(b)
+	browsertest.JS[bool](b, `(() => {
+		const plot = document.querySelector(".chart-plot"), box = plot.getBoundingClientRect();
+		plot.dispatchEvent(new PointerEvent("pointermove", {bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height / 2}));
+	})(), true`)
+	const shown = `document.querySelector('[data-legend="at"]').textContent`
+	require.NotEmpty(t, b.JSText(shown))
+	w.publish(wire.Message{ID: "two", URL: w.at("ok"), Delay: hour})
+	b.Wait("it was refreshed", "window.swaps > 0")
+	require.NotEmpty(t, b.JSText(shown))
+}
+
 func TestAPageThatIsGoneIsNotLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,11 +16,15 @@ function hidePoint(chart) {
   for (const e of chart.closest(".card").querySelectorAll("[data-legend]")) e.textContent = "";
   chart.querySelector(".c-cursor").setAttribute("visibility", "hidden");
 }
-document.addEventListener("pointermove", (e) => {
-  const plot = e.target.closest && e.target.closest(".chart-plot");
-  if (plot) { const box = plot.getBoundingClientRect(); showPoint(plot.closest(".chart"), (e.clientX - box.left) / box.width); }
-});
+// A refresh clears the values, also under a pointer that rests.
+let pointer = null;
+function point() {
+  const plot = pointer && document.elementFromPoint(pointer.clientX, pointer.clientY)?.closest(".chart-plot");
+  if (plot) { const box = plot.getBoundingClientRect(); showPoint(plot.closest(".chart"), (pointer.clientX - box.left) / box.width); }
+}
+document.addEventListener("pointermove", (e) => { pointer = e; point(); });
+document.addEventListener("refreshed", point);
 document.addEventListener("pointerout", (e) => {
   const plot = e.target.closest && e.target.closest(".chart-plot");
-  if (plot && !plot.contains(e.relatedTarget)) hidePoint(plot.closest(".chart"));
+  if (plot && !plot.contains(e.relatedTarget)) { pointer = null; hidePoint(plot.closest(".chart")); }
 });

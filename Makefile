@@ -190,7 +190,7 @@ chaos-queue: redis ## kill Go programs with queues, and their Redis, for CHAOS (
 	$(GO) test $(RACE) -count=1 -v -timeout 0 -run '^TestChaosOfQueues$$' ./deploy/chaos -chaos.for $(CHAOS) -chaos.seed $(CHAOS_SEED)
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s), and the model of the queue 300 times
-	.ci/fuzz $(FUZZTIME)
+	TESTFLAGS="-timeout $(TESTTIMEOUT) $(TESTFLAGS)" GO="$(GO)" .ci/fuzz $(FUZZTIME)
 
 mutants: redis ## change MUTANTS places (default 40, all: every one, which takes a night) of the scripts and of the code around them, one at a time, and see a test fail for each
 	$(GO) run ./deploy/mutants $(if $(filter-out all,$(MUTANTS)),-sample $(MUTANTS)) $(MUTANTFLAGS)

@@ -35,8 +35,9 @@ const (
 	fixtureSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 	// fixturePort is the port of the receivers in a fixture. The system gives out ports from 32768, and
-	// kit.FreePort those below 27000.
+	// kit.FreePort those below PortsEnd.
 	fixturePort = 27077
+	_           = uint(fixturePort - kit.PortsEnd) // does not compile where FreePort may return it
 
 	// fixtureRetention is the longest one.
 	fixtureRetention = 365 * 24 * time.Hour

@@ -19,12 +19,15 @@ func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 // exits. Other processes therefore do not choose that port for a server.
 var given sync.Map
 
-// FreePort returns a port of 127.0.0.1 without a listener. It is below the range that
-// systems use for connections, so that a server can restart on its port, and below the port
-// 27,077, which is in the stored data of earlier versions that tests read.
+// PortsEnd is above each port of FreePort. It is below the range that systems use for
+// connections, so that a server can restart on its port, and below the port in the stored
+// data of earlier versions that tests read.
+const PortsEnd = 27_000
+
+// FreePort returns a port of 127.0.0.1 without a listener, below PortsEnd.
 func FreePort() (port int, err error) {
 	for range 50 {
-		port = 10_000 + rand.IntN(17_000)
+		port = 10_000 + rand.IntN(PortsEnd-10_000)
 		if _, taken := given.LoadOrStore(port, true); taken {
 			continue
 		}

@@ -301,7 +301,7 @@ func (r *trap) cure() {
 // newPatient is a trap on a server that several tests use, one after another.
 func newPatient(t testing.TB, server *redistest.Server) *trap {
 	t.Helper()
-	f := newTestStores(server)(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024})
+	f := newTestStores(server)(t, redisqtest.Setup{Partitions: 1, LaneMaxInFlight: 128, Permits: 1024, Broken: true})
 	r := &trap{TB: t, fixture: f, store: f.Queue}
 	t.Cleanup(func() { require.NoError(t, r.store.Client().FlushAll(context.Background()).Err()) }) // before the store is closed
 	r.setClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

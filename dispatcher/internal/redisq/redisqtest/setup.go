@@ -15,6 +15,7 @@ type Setup struct {
 	Breaker         int           // blamed failures in a row that open a breaker; 0: a breaker never opens
 	BreakerWait     time.Duration // the time until an open breaker lets a probe through
 	MaxWaiting      int           // most deliveries that may wait in one lane; 0: no limit
+	Broken          bool          // the test breaks the store, which may log errors
 }
 
 // total returns the number of permits in the weights of lanes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hookladder/hookladder/deploy/kit"
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq"
@@ -97,14 +98,21 @@ func Stores(server Server) func(t testing.TB, s Setup) Fixture {
 }
 
 // NewFixture makes a store with its own project and returns its options. Its
-// connection can't break.
+// connection can't break. The test fails if the store logs an error,
+// unless it is Broken.
 func NewFixture(t testing.TB, s Setup, server Server, open OpenFunc) (Fixture, redisq.Options) {
 	t.Helper()
+	log := kit.NewOutput(1 << 16)
+	t.Cleanup(func() {
+		if !s.Broken {
+			require.Empty(t, log.String(), "the store logged errors")
+		}
+	})
 	options := redisq.Options{
 		URL: PatientURL(server), Project: ProjectName(),
 		Partitions: s.Partitions, LaneMaxInFlight: s.LaneMaxInFlight, Permits: s.Permits,
 		BreakerFailures: s.Breaker, BreakerWait: s.BreakerWait, MaxWaiting: s.MaxWaiting,
-		TestClock: true, Log: slog.New(slog.DiscardHandler),
+		TestClock: true, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	store := open(t, options)
 	client := store.Client()

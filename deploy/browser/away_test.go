@@ -36,6 +36,9 @@ func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
 			require.Empty(t, b.Sideways())
 			require.Empty(t, b.Axe())
 			trouble.up()
+			if s.phone {
+				browsertest.JS[bool](b, quick)
+			}
 			b.WaitHas("heading", "Now") // by itself
 			b.WaitHas("button", "Sign out")
 		}
@@ -63,9 +66,11 @@ func (w *world) saysWhatIsAway(t *testing.T, b *browsertest.Tab) {
 		}, func() { browsertest.JS[bool](b, `window.fetch = window.really, true`) }, "UTC: the server is not reached"},
 	} {
 		trouble.break_()
+		browsertest.JS[bool](b, quick)
 		b.WaitFor(trouble.says)
 		require.True(t, b.Has("heading", "Now"), "what was shown stays")
 		trouble.up()
+		browsertest.JS[bool](b, quick)
 		b.WaitGone(trouble.says)
 		b.WaitFor("Live")
 	}
@@ -88,11 +93,13 @@ func TestTheLampIsTheAgeOfTheLastResponse(t *testing.T) {
 			{func() { b.Offline(true) }, func() { b.Offline(false) }},
 		} {
 			trouble.break_()
+			browsertest.JS[bool](b, quick)
 			b.Wait("it is not live", `document.getElementById("live").dataset.state === "away"`)
 			lamp := b.JSText(`document.getElementById("live").innerText`)
 			require.Regexp(t, `^As of \d\d:\d\d:\d\d [^:]*: the server is not reached$`, strings.TrimSpace(lamp))
 			require.True(t, b.Has("heading", "Now"), "what was shown stays")
 			trouble.up()
+			browsertest.JS[bool](b, quick)
 			b.Wait("it goes on", `document.getElementById("live").dataset.state === "on"`)
 			b.WaitGone("the server is not reached")
 		}
@@ -113,11 +120,11 @@ func TestASlowStoreEmptiesNoPage(t *testing.T) {
 	})
 }
 
-// emptiesNoPage opens the first page ten times, and publishes beside it.
+// emptiesNoPage opens the first page five times, and publishes beside it.
 func (i *instance) emptiesNoPage(t *testing.T, w *world, s screen, b *browsertest.Tab) {
 	t.Helper()
 	shown := 0
-	for n := range 10 {
+	for n := range 5 {
 		status := b.Try(i.page("/console/"))
 		text := b.Text()
 		require.NotContains(t, text, "no message is accepted")

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", "2"); err != nil { // a browser needs much of a machine
+		if err := flag.Set("test.parallel", "3"); err != nil { // a browser needs much of a machine, but many of these tests only wait
 			panic(err) // the flag of package testing is a number
 		}
 	}

@@ -92,6 +92,24 @@ func TestAPermitThatComesFreeMakesItClaim(t *testing.T) {
 	}
 }
 
+func TestAnInstanceIsBusyAsLongAsItHasALease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newClaimRig(t, 16)
+		r.sender.answer = takes(time.Second)
+		r.start(t)
+		pass(time.Second)
+		require.False(t, r.Doing().Busy)
+		r.queue.fill(1)
+		r.Note()
+		pass(500 * time.Millisecond)
+		require.True(t, r.Doing().Busy)
+		pass(5 * time.Second)
+		require.False(t, r.Doing().Busy)
+		r.stop(t)
+	})
+}
+
 func TestClaimsNeverExceedPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,6 +40,25 @@ func TestNoMorePermitsAreGatheredThanAskedFor(t *testing.T) {
 	}
 }
 
+func TestTheFirstPermitIsWaitedForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPermits(1)
+		require.Equal(t, 1, p.try(1))
+		got := make(chan int)
+		go func() { got <- p.gather(t.Context(), 1, time.Second) }()
+		synctest.Wait()
+		p.release(1)
+		require.Equal(t, 1, <-got)
+		require.Zero(t, p.free())
+
+		began := time.Now()
+		require.Zero(t, p.gather(t.Context(), 1, time.Second), "none is freed")
+		require.Equal(t, time.Second, time.Since(began))
+		p.release(1)
+		require.Equal(t, 1, p.gather(t.Context(), 1, time.Second), "none was lost")
+	})
+}
+
 // A claim that found no permit waits until an attempt ends. Now it may get a loan before that.
 func TestAnAttemptInANewLaneWakesTheClaimThatWaits(t *testing.T) {
 	p := newPermits(1)

@@ -36,10 +36,10 @@ func TestARedisThatIsAwayIsToldAndComesBack(t *testing.T) {
 			require.Empty(t, b.Sideways())
 			require.Empty(t, b.Axe())
 			trouble.up()
-			if s.phone {
+			if s.phone { // on the other screen by its own clock
 				browsertest.JS[bool](b, quick)
 			}
-			b.WaitHas("heading", "Now") // by itself
+			b.WaitHas("heading", "Now")
 			b.WaitHas("button", "Sign out")
 		}
 	})

@@ -123,7 +123,7 @@ async function followTail(table) {
           if (!page) throw new Error("the page could not be read");
           show.page(page.text);
         }
-        if (last) reached();
+        reached();
         last = Date.now();
         wait = 1000;
         if (e.id) behind = e.id;

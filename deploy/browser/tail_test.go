@@ -141,7 +141,10 @@ func TestTheTailHasNoGapBetweenThePageAndItsStream(t *testing.T) {
 	b := w.tab(t)
 	b.First(`(() => {
 		const real = window.fetch, opened = new Promise((open) => { window.begin = open; });
-		window.fetch = async (...a) => { await opened; return real(...a) };
+		window.fetch = async (...a) => {
+			await opened;
+			return window.pageFails && !a[0].includes("/events") ? new Response("", {status: 503}) : real(...a);
+		};
 	})()`)
 	b.Open(w.page("/console/tail"))
 	b.WaitFor("Nothing was attempted yet")
@@ -162,7 +165,13 @@ func TestTheTailHasNoGapBetweenThePageAndItsStream(t *testing.T) {
 		w.until(id, "delivered")
 	}
 	browsertest.JS[bool](b, "window.begin(), true")
-	b.In("table", "").WaitFor("many_0", "many_49", "Attempts before this may be missing", "live_1")
+	b.In("table", "").WaitFor("many_0", "many_49", "there were more than a page has", "live_1")
+
+	b.Reload()
+	browsertest.JS[bool](b, "window.pageFails = true, window.begin(), true")
+	b.In("table", "").WaitFor("the page could not be read again")
+	w.publish(wire.Message{ID: "live_2", URL: w.at("ok")})
+	b.In("table", "").WaitFor("live_2")
 }
 
 // An attempt is logged when it ends, which may be after those that began later.

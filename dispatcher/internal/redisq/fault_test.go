@@ -249,11 +249,9 @@ func TestEachCallThatFailsHasItsPartitionPolled(t *testing.T) {
 	store := faultStore(t, server).Queue()
 	unseen := 0
 	store.Notify(dispatcher.Events{Unseen: func() { unseen++ }})
-	claimed, err := func() ([]dispatcher.Claimed, error) {
-		_, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, 0))
-		require.NoError(t, err)
-		return store.Claim(ctx, "one", dispatcher.Claim{Wanted: 1, Free: 512})
-	}()
+	_, err := store.Schedule(ctx, "one", 0, 0, faultEntries(1, 0))
+	require.NoError(t, err)
+	claimed, err := store.Claim(ctx, "one", dispatcher.Claim{Wanted: 1, Free: 512})
 	require.NoError(t, err)
 	require.Len(t, claimed, 1)
 	held := dispatcher.Lease{ID: claimed[0].ID, At: claimed[0].Leased}

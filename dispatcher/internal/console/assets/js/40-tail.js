@@ -15,7 +15,7 @@ async function tailEvents(url, behind, each) {
   try {
     const answer = await fetch(url, { headers, cache: "no-store", signal: silent.signal });
     return answer.ok ? await readEvents(answer.body.pipeThrough(new TextDecoderStream()).getReader(), heard, each) : answer.status;
-  } finally { clearTimeout(timer); silent.abort(); }
+  } finally { clearTimeout(timer); }
 }
 
 async function readEvents(reader, heard, each) {
@@ -120,8 +120,8 @@ async function followTail(table) {
       status = await tailEvents(table.dataset.events, behind, async (e) => {
         if (!behind) { // a new stream has nothing of what was logged after the page was made
           const page = await again();
-          if (!page) throw new Error("the page could not be read");
-          show.page(page.text);
+          if (page) show.page(page.text);
+          else show.gap("Attempts before this may be missing: the page could not be read again.");
         }
         reached();
         last = Date.now();

@@ -139,7 +139,7 @@ func TestWhatMatchesIsChangedByAJob(t *testing.T) {
 	b.Open(w.page("/console/"))
 	b.Press("g", "x")
 	b.WaitURL("/console/dead")
-	b.WaitFor("2 deliveries will not be attempted again", "exhausted", "503", "connection refused")
+	b.WaitFor("2 deliveries will not be attempted again", "exhausted", "503 Service Unavailable", "connection refused")
 	b.Shot("dead")
 	w.mend("fail")
 	host, _ := url.Parse(w.at("fail"))
@@ -160,7 +160,7 @@ func TestWhatMatchesIsChangedByAJob(t *testing.T) {
 	b.WaitFor("1 of 1")
 
 	b.Open(w.page("/console/dead"))
-	b.WaitGone("503")
+	b.WaitGone("503 Service Unavailable")
 	b.Click("checkbox", ", exhausted")
 	b.Click("button", "Forget them…")
 	b.WaitFor("I am sure")

@@ -61,7 +61,6 @@ func TestWhatWaitsIsSentNowFromItsList(t *testing.T) {
 	b.Click("link", "Its attempts")
 	b.WaitURL("/console/tail?job=job_")
 	b.WaitFor("waits_0", "waits_1", "waits_2", "200")
-	b.WaitGone("503")
 	require.Len(t, b.Names("link", "waits_"), 3, "the attempts before the job are not its own")
 	b.Shot("job-attempts")
 	require.Empty(t, b.Axe())

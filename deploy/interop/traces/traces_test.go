@@ -27,14 +27,14 @@ func TestAMessageIsFollowedFromItsCallerToItsReceivers(t *testing.T) {
 	joins, plain := newReceiver(t, 1), newReceiver(t, 1)
 	traced := w.endpoint(map[string]any{"url": joins.URL + "/hooks?token=secret-in-query", "tenant": "shop", "trace": true})
 	other := w.endpoint(map[string]any{"url": plain.URL, "tenant": "shop"})
-	w.publish(traceparent, map[string]any{"id": "m-1", "topic": "order.paid", "tenant": "shop", "subject": "subject-4711", "body": map[string]any{"card": "body-4711"}, "headers": map[string]any{"x-secret": "value-4711"}})
+	w.publish(traceparent, map[string]any{"id": "m-1", "topic": "order.paid", "tenant": "shop", "subject": "subject-private", "body": map[string]any{"card": "body-private"}, "headers": map[string]any{"x-secret": "value-private"}})
 
 	published := c.wait(t, 1, "of the publish", named("POST /v1/messages", "m-1"))[0]
 	require.Equal(t, "SERVER", published.kind)
 	require.Equal(t, []string{callersTrace, callersSpan}, []string{published.traceID, published.parent})
 	require.False(t, published.failed)
 	require.Equal(t, map[string]any{
-		trace.System: "hookladder", trace.Operation: "publish", trace.OperationType: "send", trace.MessageID: "m-1", trace.BodySize: len(`{"card":"body-4711"}`),
+		trace.System: "hookladder", trace.Operation: "publish", trace.OperationType: "send", trace.MessageID: "m-1", trace.BodySize: len(`{"card":"body-private"}`),
 		trace.Method: "POST", trace.Route: "/v1/messages", trace.Status: 202, trace.Topic: "order.paid", trace.Tenant: "shop", trace.Outcome: "accepted", trace.Deliveries: 2,
 	}, published.attributes)
 	require.Equal(t, "shop-hooks", published.process["service.name"])
@@ -84,7 +84,7 @@ func TestAMessageIsFollowedFromItsCallerToItsReceivers(t *testing.T) {
 	for _, s := range c.all { // no content, no secret and no URL
 		for name, value := range s.attributes {
 			text, _ := value.(string)
-			require.NotContains(t, text, "4711", name)
+			require.NotContains(t, text, "private", name)
 			require.NotContains(t, text, "secret", name)
 			require.NotContains(t, text, "/hooks", name)
 		}

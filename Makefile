@@ -76,8 +76,8 @@ HALF_RACED := $(addprefix ./dispatcher/,internal/engine internal/redisq internal
 # Files of HALF_RACED whose tests do, because with it they take as long as all others. A case of the
 # queue, a page and a query have one goroutine, scripts are read with regular expressions, which the
 # detector makes some twenty times slower, and the rules of the engine run in the same goroutines as
-# those of the other files. The chaos test runs the whole program with the detector, and .ci/nightly
-# all tests.
+# those of the other files. .ci/nightly runs all tests with the detector, and chaos on a whole program
+# with it.
 UNRACED_FILES := $(patsubst %,dispatcher/internal/engine/%_test.go, \
 		clock deaths delete deliver endpoint failing fan finish gone headers held_headers idle kind newcomers news observe \
 		outage own_network own_shortage pause poll route secret suspects tenants unverified) \
@@ -95,7 +95,9 @@ UNRACED := AnOutcomeThatIsRefusedHoldsUpNoOthers ASettleThatAFailoverForgetsIsFo
 none :=
 UNRACED_TESTS = ^($(subst $(none) $(none),|,$(strip $(addprefix Test,$(UNRACED)) $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(UNRACED_FILES) | cut -c 6-))))$$
 # The other packages that need most time start first.
-FIRST := ./deploy/browser ./deploy/e2e ./cmd/hookladder ./deploy/interop/openapi ./deploy/chaos
+FIRST := ./deploy/browser ./deploy/e2e ./cmd/hookladder ./deploy/interop/openapi
+# The tests that break everything for as long as they are told: make chaos and make chaos-queue run them.
+CHAOS_TESTS = ^TestChaos
 # The interpreter of Lua, which only runs scripts of one caller at a time, is compiled without the
 # detector, which would make it several times slower. That is only possible for a package without
 # generic code: the linker may take its copy of sync.Map's for all packages, and then the detector
@@ -108,18 +110,18 @@ RACETEST = GORACE=atexit_sleep_ms=0 $(MORE_MEMORY) $(GO) test $(RACE) -count=1 -
 # linter. All need the same compiled packages, for some with the detector, which are made before,
 # because go's processes do not wait for each other. Each part's output comes as a whole.
 test $(PARTS): WHOLE = -timeout $(TESTTIMEOUT) $(TESTFLAGS)
-test: needs ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests, most of those of packages with goroutines with the race detector
+test: needs ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests but chaos, most of those of packages with goroutines with the race detector
 ifneq ($(RACE_ALL),)
 	$(MAKE) lint
-	$(RACETEST) -p 4 $(WHOLE) $(HALF_RACED) $(FIRST) work
+	$(RACETEST) -p 4 -skip '$(CHAOS_TESTS)' $(WHOLE) $(HALF_RACED) $(FIRST) work
 else
 	CGO_ENABLED=0 $(GO) list -trimpath -export -f '{{""}}' work
-	$(GO) list $(RACE) -export -f '{{""}}' ./cmd/hookladder
+	$(GO) list $(RACE) -export -f '{{""}}' $(RACED) $(HALF_RACED)
 	$(MAKE) --keep-going --jobs --output-sync=line lint $(PARTS)
 endif
 
 test-plain:
-	$(TEST) -p 3 $(WHOLE) $(FIRST) $$($(GO) list work | grep -vxF "$$($(GO) list $(RACED) $(HALF_RACED))")
+	$(TEST) -p 3 -skip '$(CHAOS_TESTS)' $(WHOLE) $(FIRST) $$($(GO) list work | grep -vxF "$$($(GO) list $(RACED) $(HALF_RACED))")
 # The names of the tests would fill some pages, so these two tell what they run in short.
 test-unraced:
 	@echo '$(TEST) -p 1 -run UNRACED_TESTS $(WHOLE) $(HALF_RACED)'

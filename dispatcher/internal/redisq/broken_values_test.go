@@ -14,6 +14,7 @@ import (
 	"github.com/hookladder/hookladder/deploy/kit/redistest"
 	"github.com/hookladder/hookladder/dispatcher"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/admin"
+	"github.com/hookladder/hookladder/dispatcher/internal/redisq/keys"
 	"github.com/hookladder/hookladder/dispatcher/internal/redisq/redisqtest"
 )
 
@@ -331,6 +332,32 @@ func TestABrokenValueStopsNothingElse(t *testing.T) {
 			newPatient(t, redistest.Start(t)).breakValues(input)
 		})
 	}
+}
+
+// A delivery of which only its message's digest is left says nothing of when it was accepted, so it does not end with a cut of its
+// lane.
+func TestADigestDoesNotEndWithACut(t *testing.T) {
+	t.Parallel()
+	r := newPatient(t, redistest.Start(t))
+	failing := func(c dispatcher.Claimed) dispatcher.Settlement {
+		s := ended(c, dispatcher.Retry)
+		s.Fails, s.DisableAfter = true, 24*time.Hour
+		return s
+	}
+	r.schedule(r.entry(sick, "first", 0))
+	r.settle("one", failing(r.claim("one", 1)[0]))
+	e := r.entry(sick, "digest", 0)
+	r.schedule(e, r.entry(well, "whole", 0))
+	claimed := r.claim("one", 2)
+	require.Len(t, claimed, 2)
+	r.setClock(r.now.Add(time.Second))
+	states, err := r.store.LaneStates(t.Context(), []dispatcher.Lane{sick})
+	require.NoError(t, err)
+	_, cut, _, err := r.store.Cut(t.Context(), "one", sick, states[0].Failing)
+	require.NoError(t, err)
+	require.True(t, cut)
+	require.NoError(t, r.store.Client().HSet(t.Context(), r.store.Conn().Tag(0)+keys.Messages, "digest", e.Digest[:]).Err())
+	require.Equal(t, []dispatcher.SettleResult{dispatcher.SettledOK, dispatcher.SettledOK}, r.settle("one", failing(claimed[0]), failing(claimed[1])))
 }
 
 func FuzzBrokenValues(f *testing.F) {

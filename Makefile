@@ -110,7 +110,7 @@ RACETEST = GORACE=atexit_sleep_ms=0 $(MORE_MEMORY) $(GO) test $(RACE) -count=1 -
 # linter. All need the same compiled packages, for some with the detector, which are made before,
 # because go's processes do not wait for each other. Each part's output comes as a whole.
 test $(PARTS): WHOLE = -timeout $(TESTTIMEOUT) $(TESTFLAGS)
-test: needs ## everything: redis-server, postgres, curl, jq, chromium and node if missing, golangci-lint, all tests but chaos, most of those of packages with goroutines with the race detector
+test: needs ## golangci-lint and all tests but chaos, most of those of packages with goroutines with the race detector; installs redis-server, postgres, curl, jq, chromium and node if missing
 ifneq ($(RACE_ALL),)
 	$(MAKE) lint
 	$(RACETEST) -p 4 -skip '$(CHAOS_TESTS)' $(WHOLE) $(HALF_RACED) $(FIRST) work

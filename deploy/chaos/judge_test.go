@@ -254,13 +254,13 @@ func (j *judge) ending(m *message, acceptance acceptance, place string, came []*
 // with less in its file than its replica had.
 func (j *judge) forgiven(m *message) bool {
 	any := false
-	for _, t := range m.tries {
+	for i, t := range m.tries {
 		if t.acceptance != accepted {
 			continue
 		}
 		any = true
 		forgiven := func(s span) bool { return s.touches(t.began, t.ended) && j.forgivable(s) }
-		if !slices.ContainsFunc(j.h.forgot, forgiven) && !j.lostWith(m, t.began, t.ended) {
+		if !slices.ContainsFunc(j.h.forgot, forgiven) && !j.lostWith(m, t.began, t.ended) && !j.cutEarlier(m, m.tries[:i], t.ended) {
 			return false
 		}
 	}

@@ -142,6 +142,15 @@ func (j *judge) lostWith(m *message, from, to time.Time) bool {
 	return slices.ContainsFunc(j.h.losses, func(l *loss) bool { return l.covers(m, from, to) || !l.keeps(m) && j.cutBefore(l, from, to) })
 }
 
+// cutEarlier reports whether a message that was accepted at a time was lost with the log of an earlier call, which got no answer. That
+// call may have stored the message, and then the accepted one only found it.
+func (j *judge) cutEarlier(m *message, earlier []try, acceptedAt time.Time) bool {
+	i := slices.IndexFunc(earlier, func(t try) bool { return t.acceptance == nothing })
+	return i >= 0 && slices.ContainsFunc(j.h.losses, func(l *loss) bool {
+		return l.to.After(acceptedAt) && !l.keeps(m) && j.cutBefore(l, earlier[i].began, acceptedAt)
+	})
+}
+
 // unreported is a loss that no instance reported.
 const unreported = "a loss that was not reported"
 

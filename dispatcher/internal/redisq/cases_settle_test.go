@@ -237,6 +237,15 @@ var LateCases = []redisqtest.Case{
 		require.Equal(r, 3000, r.LaneState("a").Waiting)
 		require.Empty(r, r.State().Marks)
 	}},
+	{Name: "late successes of all ready deliveries of a lane in one call leave it empty", Run: func(r *redisqtest.Rig) {
+		r.Publish("a", "m1", "m2")
+		got := r.Claim(redisqtest.One, 2)
+		r.Reap(redisqtest.One)
+		require.Equal(r, []dispatcher.SettleResult{dispatcher.SettledDone, dispatcher.SettledDone},
+			r.Settle(redisqtest.Two, redisqtest.Success(got[0]), redisqtest.Success(got[1])))
+		r.MustBeSound()
+		r.MustClaimNothing(redisqtest.Two)
+	}},
 	{Name: "a delivery that is handed back beside a late success of the only ready one can be claimed", Run: func(r *redisqtest.Rig) {
 		r.Publish("a", "m1", "m2")
 		first := r.MustClaim(redisqtest.One, redisqtest.Named("a", "m1"))[0]

@@ -53,12 +53,9 @@ func (p plot) fanOut(again float64) *message {
 	return m
 }
 
-// cutAndLost is a message that was cut from the log in the third second, before the store was emptied. Restore
+// cutAndLost is a message of which the log from the third second on was cut, before the store was emptied. Restore
 // reports that until a time.
-func (p plot) cutAndLost(gap time.Time) { p.triedCutAndLost(gap, yes(2.5, 2.6)) }
-
-// triedCutAndLost is the same with the calls that published it.
-func (p plot) triedCutAndLost(gap time.Time, tries ...try) {
+func (p plot) cutAndLost(gap time.Time, tries ...try) {
 	p.message("m", tries...).endings = nil
 	p.cuts = []span{{at(2), at(4)}}
 	p.history.losses = []*loss{{span: span{at(9), at(10)}, reported: true, gap: gap}}
@@ -217,12 +214,12 @@ var ownedRows = []row{
 	{"a fan-out misses an endpoint that was not registered again yet", func(p plot) { p.fanOut(6) }, ""},
 	{"a fan-out misses an endpoint that was registered again by then", func(p plot) { p.fanOut(4) }, lost},
 	{"a fan-out misses an endpoint that the answer to it named", func(p plot) { p.fanOut(6).named = []string{"/e1"} }, lost},
-	{"an accepted message is lost that was cut, and never compared", func(p plot) { p.cutAndLost(at(3)) }, ""},
-	{"an accepted message is lost that was cut, and restore did not say so", func(p plot) { p.cutAndLost(time.Time{}) }, lost},
-	{"an accepted message is lost behind what was cut", func(p plot) { p.cutAndLost(at(1)) }, lost},
-	{"unless an earlier call without an answer may have accepted it", func(p plot) { p.triedCutAndLost(at(1), silence(1.5, 2.5), yes(2.5, 2.6)) }, ""},
-	{"but not where that was refused", func(p plot) { p.triedCutAndLost(at(1), no(1.5, 2.5), yes(2.5, 2.6)) }, lost},
-	{"nor where it was accepted anew after the loss", func(p plot) { p.triedCutAndLost(at(3), silence(2.5, 2.6), yes(11, 11.1)) }, lost},
+	{"an accepted message is lost that was cut, and never compared", func(p plot) { p.cutAndLost(at(3), yes(2.5, 2.6)) }, ""},
+	{"an accepted message is lost that was cut, and restore did not say so", func(p plot) { p.cutAndLost(time.Time{}, yes(2.5, 2.6)) }, lost},
+	{"an accepted message is lost behind what was cut", func(p plot) { p.cutAndLost(at(1), yes(2.5, 2.6)) }, lost},
+	{"unless an earlier call without an answer may have accepted it", func(p plot) { p.cutAndLost(at(1), silence(1.5, 2.5), yes(2.5, 2.6)) }, ""},
+	{"but not where that was refused", func(p plot) { p.cutAndLost(at(1), no(1.5, 2.5), yes(2.5, 2.6)) }, lost},
+	{"nor where it was accepted anew after the loss", func(p plot) { p.cutAndLost(at(3), silence(2.5, 2.6), yes(11, 11.1)) }, lost},
 	{"a cancelled message comes, and its cancelling was lost", func(p plot) {
 		p.cancelledAt(1)
 		p.history.losses = []*loss{{span: span{at(0.5), at(4)}, reported: true}}
